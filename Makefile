@@ -1,0 +1,61 @@
+# One command sets up, one checks, the same as CI. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+UV_VERSION := 0.13.7
+VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
+	sys.exit("headgate needs Python 3.11 or newer; $(PYTHON) is %d.%d (choose with PYTHON=)" % sys.version_info[:2])
+
+# Options of the full run stay here and out of pyproject.toml, so that running one test by hand is plain.
+PYTEST_FLAGS := -n 2 --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Make .venv from the lock file, and see that Java is there
+	@sh scripts/ensure_java.sh
+
+# Two stamps: a new lock file makes .venv anew, an edit of pyproject.toml only installs headgate again.
+# Each is touched last, so an interrupted install is repeated.
+$(LOCKED): requirements.lock
+	@$(PYTHON) -c '$(VERSION_CHECK)'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --require-hashes -r requirements.lock
+	@touch $@
+
+$(INSTALLED): $(LOCKED) pyproject.toml
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## Run the demo
+	@$(BIN)/headgate demo
+
+check: setup ## Lint, formatting and types
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check
+	@$(BIN)/mypy --strict --no-error-summary headgate tests $(wildcard bench)
+
+test: check ## Run check, then every test
+	@$(BIN)/pytest $(PYTEST_FLAGS)
+
+bench: setup ## Measure
+	@$(BIN)/python -m bench
+
+lock: ## Write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer releases)
+	@set -eu; tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; \
+	$(PYTHON) -m venv "$$tool"; \
+	"$$tool/bin/python" -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
+		$(if $(UPGRADE),--upgrade) \
+		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) build dist headgate.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	find headgate tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

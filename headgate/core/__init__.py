@@ -1,0 +1,31 @@
+"""The protocol of Headgate, pure.
+
+One rule: ``step(state, event) -> (state, effects)`` is the only way a job's state changes, and it
+depends on nothing else: no clock, no randomness, no input or output, no thread, no Spark. Time and
+chance arrive as fields of events. The driver loop, the tests and the simulator run this same code.
+
+Reading order, which is also the order in which a checkpoint meets the rules:
+
+``ids, graph, settings``   the nouns: what a job is made of and how it is tuned
+``events, effects``        what the core is told (facts) and what it asks for (orders)
+``state``                  what it remembers
+``job``                    ``step``: one ``match`` over the facts
+``leadership``             winning, fencing, starting a generation, closing a job
+``tasks``                  what a task's own facts change
+``coordinator``            when a checkpoint starts, who has acknowledged, when it is given up
+``alignment``              where one task's snapshot lies, and how far its gates are open
+``commit``                 one sink's transactions: seal, commit, abort
+``chain``                  publication: the records that make a checkpoint complete
+``recovery``               which checkpoint a job returns to, and how
+``restart``                whether and when a failure is followed by another try
+``retention``              what may be deleted
+``timing``                 deadlines, and orders given again
+``invariants``             what must hold in every state
+
+Not here: anything that touches the world. Edges live in the other packages.
+"""
+
+from headgate.core.job import step
+from headgate.core.state import JobState
+
+__all__ = ["JobState", "step"]

@@ -1,0 +1,109 @@
+"""Publication and fencing: the chain of conditionally created records.
+
+One rule: records are created one at a time, in the order of their ids, each only if its id is free. Whoever wants to
+publish must have created every record of his own before, so one foreign record in the way, a fence, stops him for
+good. A create that failed is never believed: it may have landed, or may still land. It is repeated until the
+store says "created" or shows who was first.
+
+A permit to commit is made here and nowhere else, from a record that the store is known to hold.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headgate.core.evolve import evolve
+from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, Generation, LeaderId
+from headgate.core.records import CommitPermit, CompletedCheckpoint, Fence, Record, Void
+
+IDS_AHEAD_MAX = 8
+"""A leader uses no id further than this past the last record it has created. So a new leader, who begins this far past
+its own fence, uses none that his predecessor may have used and nobody ever wrote down."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One leader's view of the chain."""
+
+    recorded: CheckpointId = NO_CHECKPOINT
+    """The last id this leader knows to be taken by a record of the chain."""
+    queue: tuple[Record, ...] = ()
+    """Records to be created, in the order of ids. The first has been ordered."""
+    last: CheckpointId = NO_CHECKPOINT
+    """The last id that has a record or is in the queue."""
+    retry_at_ms: int | None = None
+    """The first of the queue was not created, as far as we know: when to order it again."""
+
+
+class Answer(Enum):
+    """What a store's answer means for the first record of the queue."""
+
+    OURS = "ours"
+    """It is in the store."""
+    FOREIGN = "foreign"
+    """Somebody else's record stands in its place."""
+    STALE = "stale"
+    """The answer is about a record that is no longer in the queue."""
+
+
+def enqueue(chain: Chain, records: tuple[Record, ...]) -> tuple[Chain, Record | None]:
+    """Append records; return the one to be ordered now, if the queue was empty."""
+    first = None if chain.queue or not records else records[0]
+    if records:
+        chain = evolve(chain, queue=chain.queue + records, last=records[-1].id)
+    return chain, first
+
+
+def created(chain: Chain, generation: Generation, record: CheckpointId) -> tuple[Chain, Record | None]:
+    """The store created a record. Returns it if it is the one under way, and None for a late word about another."""
+    head = chain.queue[0] if chain.queue else None
+    if head is None or (head.id, head.generation) != (record, generation):
+        return chain, None
+    return evolve(chain, queue=chain.queue[1:], recorded=record, retry_at_ms=None), head
+
+
+def taken(chain: Chain, record: Record) -> tuple[Chain, Answer, Record | None]:
+    """The store already holds ``record`` under that id: ours from an earlier try, or somebody else's."""
+    if not chain.queue or chain.queue[0].id != record.id:
+        return chain, Answer.STALE, None
+    if chain.queue[0].leader != record.leader or chain.queue[0].generation != record.generation:
+        return chain, Answer.FOREIGN, None
+    chain, ours = created(chain, record.generation, record.id)
+    return chain, Answer.OURS, ours
+
+
+def unclear(chain: Chain, generation: Generation, record: CheckpointId, retry_at_ms: int) -> Chain:
+    """A create failed or was never answered. It may have landed: the same record is ordered again."""
+    head = chain.queue[0] if chain.queue else None
+    if head is None or (head.id, head.generation) != (record, generation):
+        return chain
+    return evolve(chain, retry_at_ms=retry_at_ms)
+
+
+def fence(records: tuple[Record, ...], leader: LeaderId, base: CheckpointId | None, next_id: CheckpointId) -> Fence:
+    """The record with which ``leader`` opens a generation, to be created right after the last record of the chain.
+
+    ``next_id`` is the first id that ``leader`` itself has not used; who comes to a chain that somebody else has
+    written begins ``IDS_AHEAD_MAX`` past the fence.
+    """
+    tail = records[-1].id if records else NO_CHECKPOINT
+    generation = max((record.generation for record in records), default=NO_GENERATION)
+    place = CheckpointId(tail + 1)
+    first = CheckpointId(place + 1) if not records else CheckpointId(place + IDS_AHEAD_MAX)
+    if records and records[-1].leader == leader:
+        first = max(CheckpointId(place + 1), next_id)
+    return Fence(place, Generation(generation + 1), leader, max(first, next_id), base)
+
+
+def voids(chain: Chain, below: CheckpointId, generation: Generation, leader: LeaderId) -> tuple[Record, ...]:
+    """Records for the ids under ``below`` that were given up and have none yet."""
+    return tuple(Void(CheckpointId(n), generation, leader) for n in range(chain.last + 1, below))
+
+
+def may_use(chain: Chain, checkpoint: CheckpointId) -> bool:
+    """Whether a leader may use an id, or must first write down what became of the ones before it."""
+    return checkpoint <= chain.recorded + IDS_AHEAD_MAX
+
+
+def permit(record: CompletedCheckpoint) -> CommitPermit:
+    """Permission to commit what ``record`` sealed. To be called only with a record that the store holds."""
+    return CommitPermit(record.id, record.generation)

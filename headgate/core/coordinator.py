@@ -1,0 +1,335 @@
+"""One checkpoint from its start to the chain: who has acknowledged it, when it is ready, when it is given up.
+
+One rule: a checkpoint is ready when every task has been cut and has acknowledged, and every sink has sealed. A ready
+checkpoint goes to the chain and can no longer be given up. Older ones that are still pending are subsumed by it, except
+those that somebody asked for: they are waited for.
+"""
+
+from enum import Enum
+
+from headgate.core import alignment, chain, commit
+from headgate.core.effects import (
+    AbortSnapshot,
+    Ack,
+    AnswerAck,
+    CreateRecord,
+    OpenGate,
+    Outcome,
+    SealSink,
+    TakeSnapshot,
+    Tell,
+)
+from headgate.core.events import SealFailed, SinkSealed, SnapshotDeclined, SnapshotTaken
+from headgate.core.evolve import evolve
+from headgate.core.graph import Channel
+from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId
+from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
+from headgate.core.state import Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn
+from headgate.core.trigger import due
+
+REQUESTS_MAX = 16
+"""So many checkpoints that users asked for may wait to be triggered."""
+
+
+class GivenUp(Enum):
+    """Why a checkpoint came to nothing."""
+
+    EXPIRED = "it was not ready in time"
+    DECLINED = "a part of the job declined it"
+    SUBSUMED = "a later one completed first"
+    RESTARTED = "the job is restarting"
+    CLOSED = "the job is closing"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it counts against the tolerable failures."""
+        return self in (GivenUp.EXPIRED, GivenUp.DECLINED)
+
+
+# -- starting ------------------------------------------------------------------------------------------------------
+
+
+def trigger(turn: Turn) -> None:
+    """Start a checkpoint if one is due."""
+    while (wanted := due(turn.state)) is not None:
+        state = turn.state
+        pending = PendingCheckpoint(
+            id=state.next_id,
+            kind=wanted.kind,
+            triggered_at_ms=state.now_ms,
+            unaligned=state.settings.unaligned and wanted.kind is Kind.CHECKPOINT,
+            request=wanted.request,
+        )
+        turn.state = evolve(
+            state,
+            pending=(*state.pending, pending),
+            next_id=CheckpointId(state.next_id + 1),
+            next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0),
+            requests=state.requests[1:] if wanted.request is not None else state.requests,
+            stop_after=pending.id if wanted.stop else state.stop_after,
+        )
+        turn.tell_story(f"{wanted.kind.value} {pending.id} triggered")
+        cut(turn)
+
+
+def ask(turn: Turn, request: Request) -> None:
+    """A user wants a checkpoint: note it, unless too many are waiting or the job is ending."""
+    state = turn.state
+    closing = state.phase in (Phase.CLOSING, Phase.CLOSED, Phase.DEPOSED, Phase.IDLE)
+    if closing or len(state.requests) >= REQUESTS_MAX:
+        why = "the job is not running here" if closing else f"{REQUESTS_MAX} requests are waiting already"
+        turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
+        return
+    turn.state = evolve(state, requests=(*state.requests, request))
+    trigger(turn)
+
+
+# -- cutting and acknowledging -------------------------------------------------------------------------------------
+
+
+def cut(turn: Turn) -> None:
+    """Cut through every task that may be cut; order the snapshots and seals, and open the gates that this frees."""
+    turn.state, made = alignment.cut_all(turn.state)
+    generation = turn.state.generation
+    for pending, task, where in made:
+        turn.order(TakeSnapshot(generation, pending.id, task.id, where.boundary.batch))
+        for sink in task.sinks:
+            state, seal = commit.want_seal(turn.state.sinks[sink], pending.id, where.boundary.batch)
+            turn.set_sink(sink, state)
+            _order_seal(turn, sink, seal)
+    for task_id in {task.id: None for _, task, _ in made}:
+        open_gates(turn, turn.state.graph.inputs[task_id])
+    if made:
+        complete(turn)
+
+
+def open_gates(turn: Turn, channels: tuple[Channel, ...]) -> None:
+    """Open each gate as far as it may be, where that is further than before."""
+    for channel in channels:
+        through = alignment.gate(turn.state, channel)
+        if through > turn.state.gates[channel.id]:
+            turn.state = evolve(turn.state, gates={**turn.state.gates, channel.id: through})
+            turn.order(OpenGate(turn.state.generation, channel.id, through))
+
+
+def acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
+    """A task has taken its snapshot."""
+    answer = _acknowledge(turn, fact)
+    turn.order(AnswerAck(fact.generation, fact.checkpoint, fact.task, answer))
+    if answer is Ack.SUCCESS:
+        complete(turn)
+    return answer
+
+
+def _acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
+    state = turn.state
+    if fact.generation != state.generation or fact.checkpoint >= state.next_id or fact.task not in state.tasks:
+        return Ack.UNKNOWN
+    pending = find(state, fact.checkpoint)
+    if pending is None:
+        settled = any(
+            isinstance(record, CompletedCheckpoint) and record.id == fact.checkpoint
+            for record in (*state.chain.queue, *state.completed)
+        )
+        return Ack.DUPLICATE if settled else Ack.DISCARDED
+    if fact.task in pending.acknowledged:
+        return Ack.DUPLICATE
+    if fact.task not in pending.cuts or fact.batch != pending.cuts[fact.task].boundary.batch:
+        raise turn.impossible(
+            f"task {fact.task} acknowledged checkpoint {fact.checkpoint} at batch {fact.batch}, where it was not cut"
+        )
+    acknowledged = {**pending.acknowledged, fact.task: Acknowledgement(fact.files)}
+    replace(turn, evolve(pending, acknowledged=acknowledged))
+    return Ack.SUCCESS
+
+
+def decline(turn: Turn, fact: SnapshotDeclined) -> None:
+    """A task cannot take part: the checkpoint is given up."""
+    pending = find(turn.state, fact.checkpoint)
+    if fact.generation == turn.state.generation and pending is not None and fact.task not in pending.acknowledged:
+        give_up(turn, pending, GivenUp.DECLINED, f"{fact.task}: {fact.why}")
+
+
+def sealed(turn: Turn, fact: SinkSealed) -> None:
+    """A sink has sealed. That counts even if the checkpoint was given up meanwhile: the next one commits it."""
+    state = turn.state
+    if fact.generation != state.generation:
+        return
+    sink = state.sinks[fact.sink]
+    seal = commit.seal_under_way(sink, fact.checkpoint)
+    if seal is None:
+        return
+    transaction = Transaction(
+        fact.sink, fact.generation, fact.checkpoint, sink.sealed_through, seal.through, fact.handle
+    )
+    sink, following = commit.sealed(sink, transaction)
+    turn.set_sink(fact.sink, sink)
+    _order_seal(turn, fact.sink, following)
+    complete(turn)
+
+
+def seal_failed(turn: Turn, fact: SealFailed) -> None:
+    """A sink could not seal: its checkpoint is given up; what stays open goes into the next seal."""
+    state = turn.state
+    if fact.generation != state.generation or commit.seal_under_way(state.sinks[fact.sink], fact.checkpoint) is None:
+        return
+    sink, following = commit.seal_failed(state.sinks[fact.sink])
+    turn.set_sink(fact.sink, sink)
+    _order_seal(turn, fact.sink, following)
+    pending = find(turn.state, fact.checkpoint)
+    if pending is not None:
+        give_up(turn, pending, GivenUp.DECLINED, f"{fact.sink}: {fact.why}")
+    complete(turn)
+
+
+def _order_seal(turn: Turn, sink: SinkId, seal: commit.Seal | None) -> None:
+    if seal is not None:
+        after = turn.state.sinks[sink].sealed_through
+        turn.order(SealSink(turn.state.generation, seal.checkpoint, sink, after, seal.through))
+
+
+# -- ending --------------------------------------------------------------------------------------------------------
+
+
+def is_ready(state: JobState, pending: PendingCheckpoint) -> bool:
+    """Whether everyone has done their part."""
+    return len(pending.acknowledged) == len(state.tasks) and all(
+        sink.sealed_for >= pending.id for sink in state.sinks.values()
+    )
+
+
+def complete(turn: Turn) -> None:
+    """Send every ready checkpoint to the chain, and with it the fate of the ones before it."""
+    while (pending := _next_ready(turn.state)) is not None:
+        older = tuple(other for other in turn.state.pending if other.id < pending.id)
+        for other in older:
+            drop(turn, other, GivenUp.SUBSUMED, f"by {pending.id}")
+        _remove(turn, pending)
+        turn.tell_story(f"{pending.kind.value} {pending.id} ready")
+        record(turn, below=pending.id, last=_completed(turn.state, pending))
+        if older:
+            open_gates(turn, turn.state.graph.channels)
+            cut(turn)
+
+
+def _next_ready(state: JobState) -> PendingCheckpoint | None:
+    """The newest ready checkpoint, but none that would overtake one that somebody asked for."""
+    found = None
+    for pending in state.pending:
+        ready = is_ready(state, pending)
+        if ready:
+            found = pending
+        if pending.request is not None:
+            return pending if ready else None
+    return found
+
+
+def give_up(turn: Turn, pending: PendingCheckpoint, reason: GivenUp, detail: str = "") -> None:
+    """End a pending checkpoint without a result; free whatever waited for it."""
+    drop(turn, pending, reason, detail)
+    record(turn, below=lowest(turn.state))
+    open_gates(turn, turn.state.graph.channels)
+    cut(turn)
+    complete(turn)
+
+
+def drop(turn: Turn, pending: PendingCheckpoint, reason: GivenUp, detail: str) -> None:
+    """Forget a pending checkpoint, tell everyone, and count it if it is a failure."""
+    _remove(turn, pending)
+    state = turn.state
+    turn.state = evolve(
+        state,
+        sinks={name: commit.forget_seals(sink, pending.id) for name, sink in state.sinks.items()},
+        failures=state.failures + 1 if reason.is_failure else state.failures,
+        last_end_ms=state.now_ms,
+        stop_after=NO_CHECKPOINT if state.stop_after == pending.id else state.stop_after,
+    )
+    text = f"{pending.kind.value} {pending.id} given up: {reason.value}" + (f" ({detail})" if detail else "")
+    turn.tell_story(text)
+    turn.order(AbortSnapshot(state.generation, pending.id))
+    if pending.request is not None or reason.is_failure:
+        turn.order(Tell(Outcome.FAILED, text, pending.request, pending.id))
+
+
+def _remove(turn: Turn, pending: PendingCheckpoint) -> None:
+    rest = tuple(other for other in turn.state.pending if other.id != pending.id)
+    turn.state = evolve(turn.state, pending=rest)
+
+
+def lowest(state: JobState) -> CheckpointId:
+    """The first id that has no fate yet."""
+    return state.pending[0].id if state.pending else state.next_id
+
+
+def record(turn: Turn, below: CheckpointId, last: CompletedCheckpoint | None = None) -> None:
+    """Write down what became of all ids under ``below``, and then ``last``."""
+    state = turn.state
+    records: tuple[Record, ...] = chain.voids(state.chain, below, state.generation, state.leader)
+    if last is not None:
+        records = (*records, last)
+    links, first = chain.enqueue(state.chain, records)
+    turn.state = evolve(state, chain=links)
+    if first is not None:
+        turn.order(CreateRecord(state.leader, first))
+
+
+def _completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoint:
+    """What a ready checkpoint is published as."""
+    graph = state.graph
+    tasks = tuple(
+        TaskSnapshot(
+            task=task.id,
+            operators=tuple(operator.uid for operator in task.operators),
+            stateful=tuple(operator.uid for operator in task.operators if operator.stateful),
+            partitions=task.partitions,
+            generation=state.generation,
+            batch=pending.cuts[task.id].boundary.batch,
+            positions=tuple(
+                (channel.id, position)
+                for channel, position in zip(
+                    graph.inputs[task.id], pending.cuts[task.id].boundary.positions, strict=True
+                )
+            ),
+            finished=pending.cuts[task.id].finished,
+            files=pending.acknowledged[task.id].files,
+        )
+        for task in graph.tasks
+    )
+    channels = tuple(
+        held for task in graph.tasks for held in alignment.in_flight(pending, graph.inputs[task.id], task.id)
+    )
+    transactions = tuple(
+        transaction for sink in state.sinks.values() for transaction in commit.uncommitted(sink, pending.id)
+    )
+    return CompletedCheckpoint(
+        id=pending.id,
+        generation=state.generation,
+        leader=state.leader,
+        kind=pending.kind,
+        tasks=tasks,
+        channels=channels,
+        transactions=transactions,
+        request=pending.request,
+    )
+
+
+def expire(turn: Turn) -> None:
+    """Give up what has taken too long."""
+    limit_ms = turn.state.now_ms - turn.state.settings.timeout_ms
+    while late := [pending for pending in turn.state.pending if pending.triggered_at_ms <= limit_ms]:
+        give_up(turn, late[0], GivenUp.EXPIRED)
+
+
+def find(state: JobState, checkpoint: CheckpointId) -> PendingCheckpoint | None:
+    """The pending checkpoint of this id."""
+    for pending in state.pending:
+        if pending.id == checkpoint:
+            return pending
+    return None
+
+
+def replace(turn: Turn, pending: PendingCheckpoint) -> None:
+    """Remember what is new about a pending checkpoint."""
+    turn.state = evolve(
+        turn.state, pending=tuple(pending if other.id == pending.id else other for other in turn.state.pending)
+    )

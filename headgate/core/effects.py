@@ -1,0 +1,250 @@
+"""Orders: all that the core can ask for.
+
+One rule: every order may be given more than once and is carried out as if once. So each names what it is about:
+(generation, checkpoint, task or sink). Orders of one step are performed in the order in which they were given.
+
+What must be durable before what:
+
+- ``CommitTransaction`` is given only after its checkpoint's record is known to be in the store.
+- ``StartTask`` of a generation is given only after its fence is known to be in the store, and after all that its base
+  checkpoint sealed is committed.
+- ``DeleteFiles`` names no file that a kept checkpoint or a live task needs.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
+from headgate.core.records import CommitPermit, InFlight, Record, TaskSnapshot, Transaction
+
+
+class Ack(Enum):
+    """What became of an acknowledgement."""
+
+    SUCCESS = "success"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+    DISCARDED = "discarded"
+
+
+class Outcome(Enum):
+    """What a user is told."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    NOTICE = "notice"
+
+
+# -- a task's query ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StartTask:
+    """Start a run. After a task-level failure ``snapshot`` is None and ``in_place`` true: go on where the query was.
+
+    Otherwise rebuild it from ``snapshot`` (None: empty), reading each input from ``positions``, with the segments in
+    ``in_flight`` standing first in its channels. ``skip`` leaves the uncommitted batch out instead of replaying it.
+    """
+
+    generation: Generation
+    task: TaskId
+    run: Run
+    in_place: bool
+    skip: bool = False
+    snapshot: TaskSnapshot | None = None
+    positions: tuple[Batch, ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
+
+
+@dataclass(frozen=True)
+class StopTask:
+    """Stop a run; with ``drain``, once all there is to read has been read and committed."""
+
+    generation: Generation
+    task: TaskId
+    run: Run
+    drain: bool = False
+
+
+@dataclass(frozen=True)
+class AskTask:
+    """Ask a run where it stands. ``Reported`` is the answer."""
+
+    generation: Generation
+    task: TaskId
+    run: Run
+
+
+@dataclass(frozen=True)
+class OpenGate:
+    """Let a channel's reader go up to and with this upstream batch. A gate is never lowered."""
+
+    generation: Generation
+    channel: ChannelId
+    through: Batch
+
+
+# -- a checkpoint's parts ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TakeSnapshot:
+    """Name the files that rebuild the task at ``batch``; copy those that the storage does not have yet."""
+
+    generation: Generation
+    checkpoint: CheckpointId
+    task: TaskId
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class AnswerAck:
+    """Tell a task what became of its acknowledgement. One that was not wanted may drop what it copied for it."""
+
+    generation: Generation
+    checkpoint: CheckpointId
+    task: TaskId
+    answer: Ack
+
+
+@dataclass(frozen=True)
+class AbortSnapshot:
+    """A checkpoint was given up: whatever is still under way for it may stop."""
+
+    generation: Generation
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True)
+class NotifyCompleted:
+    """A checkpoint is complete. For the sources: what came before it will not be asked for again."""
+
+    generation: Generation
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True)
+class SealSink:
+    """Make the output of the batches after ``after`` through ``through`` durable, ready to be committed by anyone."""
+
+    generation: Generation
+    checkpoint: CheckpointId
+    sink: SinkId
+    after: Batch
+    through: Batch
+
+
+@dataclass(frozen=True)
+class CommitTransaction:
+    """Make a sealed transaction visible. Given until it succeeds; a repeat is harmless."""
+
+    generation: Generation
+    permit: CommitPermit
+    transaction: Transaction
+
+
+@dataclass(frozen=True)
+class AbortAttempts:
+    """Throw away what runs before ``run`` wrote for batches after ``after``: those batches run again, or never."""
+
+    generation: Generation
+    sink: SinkId
+    after: Batch
+    run: Run
+
+
+@dataclass(frozen=True)
+class AbortStrangers:
+    """Throw away whatever generations before ``below`` left uncommitted, after all that was decided is committed."""
+
+    generation: Generation
+    sink: SinkId
+    below: Generation
+
+
+# -- the store -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadChain:
+    """Read all records of the chain."""
+
+    leader: LeaderId
+
+
+@dataclass(frozen=True)
+class CreateRecord:
+    """Create a record if its id is free. Publication, when the record is a completed checkpoint."""
+
+    leader: LeaderId
+    record: Record
+
+
+@dataclass(frozen=True)
+class CopySavepoint:
+    """Make a savepoint self-contained: copy all it names, its own manifest last."""
+
+    leader: LeaderId
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True)
+class SetHold:
+    """Remember that a checkpoint is held, or that it is not."""
+
+    leader: LeaderId
+    checkpoint: CheckpointId
+    held: bool
+
+
+@dataclass(frozen=True)
+class ListFiles:
+    """List what is in the storage, for a sweep."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True)
+class DeleteFiles:
+    """Delete records first, then files: what no record names, nobody will ask for."""
+
+    generation: Generation
+    records: tuple[CheckpointId, ...]
+    files: tuple[str, ...]
+
+
+# -- the user ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Say something to the user: the answer to ``request``, or, without one, to whoever watches the job."""
+
+    outcome: Outcome
+    text: str
+    request: RequestId | None = None
+    checkpoint: CheckpointId | None = None
+
+
+Effect = (
+    StartTask
+    | StopTask
+    | AskTask
+    | OpenGate
+    | TakeSnapshot
+    | AnswerAck
+    | AbortSnapshot
+    | NotifyCompleted
+    | SealSink
+    | CommitTransaction
+    | AbortAttempts
+    | AbortStrangers
+    | ReadChain
+    | CreateRecord
+    | CopySavepoint
+    | SetHold
+    | ListFiles
+    | DeleteFiles
+    | Tell
+)

@@ -1,0 +1,108 @@
+"""``step``: the one way a job's state changes.
+
+One rule: a step depends on the state and the event alone, and leaves the old state as it was.
+"""
+
+from typing import assert_never
+
+from headgate.core import coordinator, leadership, sweeping, tasks, timing
+from headgate.core.effects import Effect
+from headgate.core.events import (
+    BatchCommitted,
+    BatchEntered,
+    CancelAsked,
+    ChainRead,
+    CheckpointAsked,
+    CommitFailed,
+    CreateUnclear,
+    Event,
+    FilesDeleted,
+    FilesListed,
+    HoldAsked,
+    HoldSet,
+    LeadershipLost,
+    LeadershipWon,
+    OutputsWritten,
+    RecordCreated,
+    RecordTaken,
+    Reported,
+    SavepointAsked,
+    SavepointCopied,
+    SealFailed,
+    SinkSealed,
+    SnapshotDeclined,
+    SnapshotTaken,
+    SourceEnded,
+    StrangersAborted,
+    TaskEnded,
+    TaskFailed,
+    TaskStarted,
+    Ticked,
+    TransactionCommitted,
+)
+from headgate.core.evolve import evolve
+from headgate.core.records import Kind
+from headgate.core.state import JobState, Phase, Request, Turn
+
+
+def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
+    """Take in one fact; return the new state and the orders it leads to."""
+    turn = Turn(state)
+    match event:
+        case BatchEntered() | OutputsWritten():
+            tasks.told(turn, event)
+            return turn.state, ()
+        case BatchCommitted() | TaskStarted() | TaskFailed() | TaskEnded() | SourceEnded() | Reported():
+            tasks.told(turn, event)
+        case Ticked(now_ms):
+            timing.ticked(turn, now_ms)
+        case SnapshotTaken():
+            coordinator.acknowledge(turn, event)
+        case SinkSealed():
+            coordinator.sealed(turn, event)
+        case TransactionCommitted():
+            leadership.committed(turn, event)
+        case RecordCreated():
+            leadership.record_created(turn, event)
+        case RecordTaken():
+            leadership.record_taken(turn, event)
+        case CreateUnclear():
+            leadership.create_unclear(turn, event)
+        case SnapshotDeclined():
+            coordinator.decline(turn, event)
+        case SealFailed():
+            coordinator.seal_failed(turn, event)
+        case CommitFailed():
+            leadership.commit_failed(turn, event)
+        case StrangersAborted():
+            leadership.strangers_aborted(turn, event)
+        case ChainRead():
+            leadership.chain_read(turn, event)
+        case FilesListed():
+            sweeping.files_listed(turn, event)
+        case FilesDeleted():
+            sweeping.files_deleted(turn, event)
+        case SavepointCopied():
+            sweeping.savepoint_copied(turn, event)
+        case HoldSet():
+            sweeping.hold_set(turn, event)
+        case LeadershipWon():
+            leadership.won(turn, event)
+        case LeadershipLost():
+            leadership.lost(turn, event)
+        case CheckpointAsked(request):
+            coordinator.ask(turn, Request(request, Kind.CHECKPOINT))
+        case SavepointAsked(request, stop):
+            coordinator.ask(turn, Request(request, Kind.SAVEPOINT, stop))
+        case CancelAsked(request):
+            turn.state = evolve(state, cancel=request)
+            leadership.cancel(turn)
+        case HoldAsked():
+            sweeping.hold(turn, event)
+        case _:
+            assert_never(event)
+    if turn.state.phase is Phase.RUNNING:
+        if turn.state.failures > turn.state.settings.tolerable_failures:
+            tasks.checkpoints_failed(turn)
+        coordinator.trigger(turn)
+    return turn.state, tuple(turn.effects)

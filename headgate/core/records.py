@@ -1,0 +1,152 @@
+"""What a checkpoint is once it is written down: the records of the chain, and what they name.
+
+One rule: a record is created once and never changed. Each id of the chain has one record: a completed checkpoint,
+a void (the checkpoint of that id was given up), or a fence (a new generation began here).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headgate.core.ids import (
+    Batch,
+    ChannelId,
+    CheckpointId,
+    Generation,
+    LeaderId,
+    OperatorUid,
+    RequestId,
+    SinkId,
+    TaskId,
+)
+
+
+class Kind(Enum):
+    """Why a checkpoint was taken, which decides how long it is kept."""
+
+    CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where a task stands between two batches.
+
+    ``positions`` is what it has consumed of each input channel, in the order of ``Graph.inputs``.
+    """
+
+    batch: Batch
+    positions: tuple[Batch, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskSnapshot:
+    """One task at one committed batch. Only files that Spark has already made durable are named."""
+
+    task: TaskId
+    operators: tuple[OperatorUid, ...]
+    stateful: tuple[OperatorUid, ...]
+    partitions: int
+    generation: Generation
+    batch: Batch
+    positions: tuple[tuple[ChannelId, Batch], ...]
+    finished: bool
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """The segments of a channel that stand after what its reader had consumed, through the barrier.
+
+    By reference: segments are numbered by the upstream batch, so the range names them. ``after == through`` for an
+    aligned channel. In at-least-once a reader may have gone past the barrier; it goes back, and ``after == through``.
+    """
+
+    channel: ChannelId
+    upstream: TaskId
+    downstream: TaskId
+    after: Batch
+    through: Batch
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What a sink sealed for a checkpoint: the output of the batches after ``after``, through ``through``.
+
+    ``handle`` is the sink's own word for it; any process can commit with it.
+    """
+
+    sink: SinkId
+    generation: Generation
+    checkpoint: CheckpointId
+    after: Batch
+    through: Batch
+    handle: str = ""
+
+
+@dataclass(frozen=True)
+class CompletedCheckpoint:
+    """A published checkpoint. ``transactions`` are all that were sealed by then and not known to be committed."""
+
+    id: CheckpointId
+    generation: Generation
+    leader: LeaderId
+    kind: Kind
+    tasks: tuple[TaskSnapshot, ...]
+    channels: tuple[InFlight, ...]
+    transactions: tuple[Transaction, ...]
+    request: RequestId | None = None
+
+
+@dataclass(frozen=True)
+class Void:
+    """The checkpoint of this id was given up. Nothing will ever be published under it."""
+
+    id: CheckpointId
+    generation: Generation
+    leader: LeaderId
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A generation begins here. Who held the chain before can no longer publish.
+
+    Its checkpoints are numbered from ``next_id``; it continued from checkpoint ``base``.
+    """
+
+    id: CheckpointId
+    generation: Generation
+    leader: LeaderId
+    next_id: CheckpointId
+    base: CheckpointId | None
+
+
+Record = CompletedCheckpoint | Void | Fence
+
+
+@dataclass(frozen=True)
+class CommitPermit:
+    """Permission to commit what ``checkpoint`` sealed. Made only in ``chain``, from a record that is in the store."""
+
+    checkpoint: CheckpointId
+    generation: Generation
+
+
+@dataclass(frozen=True)
+class Restore:
+    """What a user says about where a job begins. By default: at its latest checkpoint, with the operators unchanged."""
+
+    checkpoint: CheckpointId | None = None
+    renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
+    """Operators by their old uid and their new one."""
+    allow_non_restored: bool = False
+    """State that no operator claims is left out, and new stateful operators begin empty."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One file in the storage, as a listing shows it. ``owner`` is the task or the channel it belongs to."""
+
+    name: str
+    generation: Generation
+    owner: TaskId | ChannelId
+    batch: Batch

@@ -1,0 +1,204 @@
+"""Which checkpoint a job returns to, and how each task and sink begins from it.
+
+One rule: what a published checkpoint decided is finished first, whichever checkpoint the job returns to; everything
+else that sinks have open is thrown away. State is found by operator uid, so tasks may be renamed and rescaled; a
+checkpoint for whose state or data in flight the job has no place is refused before anything starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.core import chain
+from headgate.core.effects import StartTask
+from headgate.core.errors import NotRestorable
+from headgate.core.graph import Channel, Graph, Task
+from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, OperatorUid, Run, TaskId
+from headgate.core.records import (
+    CommitPermit,
+    CompletedCheckpoint,
+    Fence,
+    InFlight,
+    Record,
+    Restore,
+    TaskSnapshot,
+    Transaction,
+)
+
+FIRST_RUN = Run(1)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a new generation begins with."""
+
+    base: CompletedCheckpoint | None
+    starts: tuple[StartTask, ...]
+    """One for each task, in the order of the graph. A finished task's is never ordered."""
+    commits: tuple[tuple[CommitPermit, Transaction], ...]
+    """What was decided before, in order."""
+
+
+def plan(graph: Graph, records: tuple[Record, ...], restore: Restore, generation: Generation) -> Recovery:
+    """How a new generation begins, given the chain up to its fence."""
+    base = choose(records, restore.checkpoint)
+    return Recovery(
+        base=base,
+        starts=_starts(graph, base, restore, generation),
+        commits=_commits(graph, records, restore),
+    )
+
+
+def choose(records: tuple[Record, ...], wanted: CheckpointId | None) -> CompletedCheckpoint | None:
+    """The checkpoint to return to: the one the user named, else the newest, else the last generation's base."""
+    completed = {record.id: record for record in records if isinstance(record, CompletedCheckpoint)}
+    if wanted is None:
+        wanted = _latest(records)
+    if wanted is None:
+        return None
+    if wanted not in completed:
+        kept = ", ".join(str(number) for number in completed) or "none"
+        raise NotRestorable(f"checkpoint {wanted} is not in the storage; there are: {kept}")
+    return completed[wanted]
+
+
+def _latest(records: tuple[Record, ...]) -> CheckpointId | None:
+    for record in reversed(records):
+        if isinstance(record, CompletedCheckpoint):
+            return record.id
+        if isinstance(record, Fence):
+            return record.base
+    return None
+
+
+def _commits(
+    graph: Graph, records: tuple[Record, ...], restore: Restore
+) -> tuple[tuple[CommitPermit, Transaction], ...]:
+    """All that the newest completed checkpoint sealed and that may not be committed yet."""
+    newest = next((record for record in reversed(records) if isinstance(record, CompletedCheckpoint)), None)
+    if newest is None:
+        return ()
+    for transaction in newest.transactions:
+        if transaction.sink not in graph.owner and not restore.allow_non_restored:
+            raise NotRestorable(
+                f"sink {transaction.sink} is gone from the job, but checkpoint {newest.id} has output for it that may "
+                "not be committed yet: run the job once with the sink, or allow non-restored state"
+            )
+    permit = chain.permit(newest)
+    return tuple((permit, transaction) for transaction in newest.transactions if transaction.sink in graph.owner)
+
+
+def _starts(
+    graph: Graph, base: CompletedCheckpoint | None, restore: Restore, generation: Generation
+) -> tuple[StartTask, ...]:
+    if base is None:
+        return tuple(
+            StartTask(
+                generation, task.id, FIRST_RUN, in_place=False, positions=(NO_BATCH,) * len(graph.inputs[task.id])
+            )
+            for task in graph.tasks
+        )
+    matched = match_tasks(graph, base, restore)
+    held = _match_channels(graph, base, matched, allow=restore.allow_non_restored)
+    return tuple(_start(graph, task, matched, held, generation) for task in graph.tasks)
+
+
+def _start(
+    graph: Graph,
+    task: Task,
+    matched: Mapping[TaskId, TaskSnapshot],
+    held: Mapping[Channel, InFlight],
+    generation: Generation,
+) -> StartTask:
+    """One task's beginning. A channel that the checkpoint did not have begins where its upstream task begins."""
+    positions: list[Batch] = []
+    for channel in graph.inputs[task.id]:
+        upstream = matched.get(channel.upstream)
+        where = held[channel].after if channel in held else upstream.batch if upstream else NO_BATCH
+        positions.append(where)
+    return StartTask(
+        generation,
+        task.id,
+        FIRST_RUN,
+        in_place=False,
+        snapshot=matched.get(task.id),
+        positions=tuple(positions),
+        in_flight=tuple(held[channel] for channel in graph.inputs[task.id] if channel in held),
+    )
+
+
+def match_tasks(graph: Graph, base: CompletedCheckpoint, restore: Restore) -> Mapping[TaskId, TaskSnapshot]:
+    """Which snapshot each task continues from, by operator uid. A task without one begins empty."""
+    new_name = dict(restore.renamed)
+    known = {uid for snapshot in base.tasks for uid in snapshot.operators}
+    for old in new_name:
+        if old not in known:
+            raise NotRestorable(f"operator {old} cannot be renamed: checkpoint {base.id} does not have it")
+    home = {operator.uid: task.id for task in graph.tasks for operator in task.operators}
+    matched: dict[TaskId, TaskSnapshot] = {}
+    for snapshot in base.tasks:
+        places = {home[uid]: None for uid in _renamed(snapshot.operators, new_name) if uid in home}
+        if len(places) > 1:
+            raise NotRestorable(
+                f"the operators of task {snapshot.task} are now in several tasks ({', '.join(places)}): "
+                "keep them together"
+            )
+        for place in places:
+            if place in matched:
+                raise NotRestorable(
+                    f"tasks {matched[place].task} and {snapshot.task} are now one task ({place}): keep them apart"
+                )
+            matched[place] = snapshot
+    if not restore.allow_non_restored:
+        _refuse_gone_and_new(graph, base, matched, new_name)
+    return matched
+
+
+def _refuse_gone_and_new(
+    graph: Graph,
+    base: CompletedCheckpoint,
+    matched: Mapping[TaskId, TaskSnapshot],
+    new_name: Mapping[OperatorUid, OperatorUid],
+) -> None:
+    before = {uid: None for snapshot in base.tasks for uid in _renamed(snapshot.stateful, new_name)}
+    now = {operator.uid: None for task in graph.tasks for operator in task.operators if operator.stateful}
+    claimed = {snapshot.task for snapshot in matched.values()}
+    gone: list[str] = [uid for uid in before if uid not in now]
+    gone += [snapshot.task for snapshot in base.tasks if snapshot.task not in claimed and not snapshot.stateful]
+    new: list[str] = [uid for uid in now if uid not in before]
+    new += [task.id for task in graph.tasks if task.id not in matched and not any(o.stateful for o in task.operators)]
+    if gone:
+        raise NotRestorable(
+            f"checkpoint {base.id} has state for {', '.join(gone)}, which the job no longer has: "
+            "name the new uid if it was renamed, or allow non-restored state"
+        )
+    if new:
+        raise NotRestorable(
+            f"checkpoint {base.id} has no state for {', '.join(new)}: "
+            "name the old uid if it was renamed, or allow non-restored state"
+        )
+
+
+def _match_channels(
+    graph: Graph, base: CompletedCheckpoint, matched: Mapping[TaskId, TaskSnapshot], *, allow: bool
+) -> Mapping[Channel, InFlight]:
+    """What the checkpoint holds of each channel, found by the tasks at its ends."""
+    left = list(base.channels)
+    found: dict[Channel, InFlight] = {}
+    for channel in graph.channels:
+        up, down = matched.get(channel.upstream), matched.get(channel.downstream)
+        for held in left:
+            if up is not None and down is not None and (held.upstream, held.downstream) == (up.task, down.task):
+                found[channel] = held
+                left.remove(held)
+                break
+    for held in left:
+        if held.after < held.through and not allow:
+            raise NotRestorable(
+                f"checkpoint {base.id} has data in flight from {held.upstream} to {held.downstream}, "
+                "which the job no longer connects: take a savepoint first, or allow non-restored state"
+            )
+    return found
+
+
+def _renamed(uids: tuple[OperatorUid, ...], new_name: Mapping[OperatorUid, OperatorUid]) -> tuple[OperatorUid, ...]:
+    return tuple(new_name.get(uid, uid) for uid in uids)

@@ -1,0 +1,76 @@
+"""What may be deleted.
+
+One rule: nothing is deleted that a kept checkpoint names or that a live task may still need. What is kept: the newest
+``retained`` checkpoints, all savepoints, all that are held, and the one the running generation continues from. The rest
+is found by mark and sweep over a listing, as a pure plan: the same function serves the sweep and its dry run.
+
+Records of checkpoints may go. Voids and fences never do: a fence that was gone would let a late publication through.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, TaskId
+from headgate.core.records import CompletedCheckpoint, Kind, StoredFile
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep deletes, and what it leaves and why it may."""
+
+    files: tuple[str, ...]
+    kept: int
+
+
+def keep(
+    completed: tuple[CompletedCheckpoint, ...],
+    *,
+    retained: int,
+    held: tuple[CheckpointId, ...],
+    base: CheckpointId | None,
+) -> tuple[CompletedCheckpoint, ...]:
+    """The checkpoints that stay, in the order of ids."""
+    periodic = [checkpoint.id for checkpoint in completed if checkpoint.kind is Kind.CHECKPOINT]
+    newest = periodic[-retained:] if retained else []
+    return tuple(
+        checkpoint
+        for checkpoint in completed
+        if checkpoint.kind is Kind.SAVEPOINT
+        or checkpoint.id in newest
+        or checkpoint.id in held
+        or checkpoint.id == base
+    )
+
+
+def sweep(
+    files: tuple[StoredFile, ...], kept: tuple[CompletedCheckpoint, ...], generation: Generation, *, live: bool
+) -> SweepPlan:
+    """Mark what the kept checkpoints name; of the rest, delete what no live task can need.
+
+    Files of later generations are not ours to judge. Of our own generation, while its tasks are ``live``, only what
+    lies at or before the newest checkpoint's cut can go: what came after it is still in use.
+    """
+    named = {name for checkpoint in kept for snapshot in checkpoint.tasks for name in snapshot.files}
+    in_flight = [held for checkpoint in kept for held in checkpoint.channels]
+    floors = _floors(kept, generation)
+    doomed: list[str] = []
+    for file in files:
+        if file.name in named or file.generation > generation:
+            continue
+        if any(held.channel == file.owner and held.after < file.batch <= held.through for held in in_flight):
+            continue
+        if live and file.generation == generation and file.batch > floors.get(file.owner, NO_BATCH):
+            continue
+        doomed.append(file.name)
+    return SweepPlan(tuple(doomed), len(files) - len(doomed))
+
+
+def _floors(kept: tuple[CompletedCheckpoint, ...], generation: Generation) -> Mapping[TaskId | ChannelId, Batch]:
+    """For each task and channel, the batch up to which the newest checkpoint of this generation has made files old."""
+    ours = [checkpoint for checkpoint in kept if checkpoint.generation == generation]
+    if not ours:
+        return {}
+    newest = ours[-1]
+    floors: dict[TaskId | ChannelId, Batch] = {snapshot.task: snapshot.batch for snapshot in newest.tasks}
+    floors.update({held.channel: held.after for held in newest.channels})
+    return floors

@@ -1,0 +1,220 @@
+"""What the core remembers.
+
+One rule: only facts are stored, and whatever can be derived from them is derived. Everything is frozen; a step builds
+a new ``JobState`` from the old one. Mappings are plain dicts that nobody changes, in the order of the graph.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from headgate.core.chain import Chain
+from headgate.core.commit import SinkState
+from headgate.core.effects import Effect, StartTask
+from headgate.core.errors import ProtocolError
+from headgate.core.events import HoldAsked
+from headgate.core.evolve import evolve
+from headgate.core.graph import Graph
+from headgate.core.ids import (
+    NO_BATCH,
+    NO_CHECKPOINT,
+    NO_GENERATION,
+    NO_LEADER,
+    NO_RUN,
+    Batch,
+    ChannelId,
+    CheckpointId,
+    Generation,
+    LeaderId,
+    RequestId,
+    Run,
+    SinkId,
+    TaskId,
+)
+from headgate.core.records import Boundary, CompletedCheckpoint, Kind, Record, Restore
+from headgate.core.restart import History
+from headgate.core.settings import Settings
+
+STORY_MAX = 40
+"""So many lines of the story are kept for an error message."""
+
+
+class Phase(Enum):
+    """What the whole job is doing."""
+
+    IDLE = "idle"
+    """Nobody has asked this process to lead."""
+    READING = "reading"
+    """Waiting for the records of the chain."""
+    FENCING = "fencing"
+    """Waiting for our fence to be in the store."""
+    RECOVERING = "recovering"
+    """Finishing the commits that were decided before us. No task runs yet."""
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    """Waiting out the delay before the job returns to its last checkpoint."""
+    CLOSING = "closing"
+    """No more checkpoints start; what was decided is being finished."""
+    CLOSED = "closed"
+    """Over; ``JobState.ending`` says how."""
+    DEPOSED = "deposed"
+    """Somebody else leads. Nothing is touched any more."""
+
+
+class Ending(Enum):
+    """How a job came to its end."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One task of this generation."""
+
+    run: Run = NO_RUN
+    started: bool = False
+    """This run has said that it is up."""
+    boundary: Boundary = Boundary(NO_BATCH)  # noqa: RUF009 - frozen
+    """The last committed batch."""
+    entered: Batch = NO_BATCH
+    """The last batch that went into the hook."""
+    written: Batch = NO_BATCH
+    """The last batch whose outputs are written."""
+    source_ended: bool = False
+    draining: bool = False
+    ended: bool = False
+    """Finished for good: ``boundary`` is its last."""
+    restart_at_ms: int | None = None
+    fruitless: int = 0
+    """Restarts since a batch was last committed."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a checkpoint cuts through a task: right after a committed batch. On the task's output channels the barrier
+    stands after the same batch.
+    """
+
+    boundary: Boundary
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """The files that a task named for its snapshot."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PendingCheckpoint:
+    """A checkpoint under way. Becomes a ``CompletedCheckpoint`` when every task has been cut and has acknowledged."""
+
+    id: CheckpointId
+    kind: Kind
+    triggered_at_ms: int
+    unaligned: bool
+    cuts: Mapping[TaskId, Cut] = field(default_factory=dict)
+    acknowledged: Mapping[TaskId, Acknowledgement] = field(default_factory=dict)
+    request: RequestId | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checkpoint or savepoint that a user asked for and that has not been triggered yet."""
+
+    id: RequestId
+    kind: Kind
+    stop: bool = False
+
+
+@dataclass(frozen=True)
+class JobState:
+    """Everything about one job, as one process knows it."""
+
+    graph: Graph
+    settings: Settings
+    now_ms: int = 0
+    phase: Phase = Phase.IDLE
+    ending: Ending | None = None
+    leader: LeaderId = NO_LEADER
+    generation: Generation = NO_GENERATION
+    chain: Chain = Chain()  # noqa: RUF009 - frozen
+    restore: Restore = Restore()  # noqa: RUF009 - frozen
+    """What the user said about where to begin. Used up by the first generation."""
+    records: tuple[Record, ...] = ()
+    """The chain as it was read, until the generation is open."""
+    cancel: RequestId | None = None
+    """A user wants the job to end as soon as there is a generation to end."""
+    starts: tuple[StartTask, ...] = ()
+    """How this generation's tasks are started, once its sinks are recovered."""
+    tasks: Mapping[TaskId, TaskState] = field(default_factory=dict)
+    gates: Mapping[ChannelId, Batch] = field(default_factory=dict)
+    sinks: Mapping[SinkId, SinkState] = field(default_factory=dict)
+    pending: tuple[PendingCheckpoint, ...] = ()
+    """In the order of ids. At most ``concurrent_max``."""
+    requests: tuple[Request, ...] = ()
+    """At most ``coordinator.REQUESTS_MAX``."""
+    next_id: CheckpointId = NO_CHECKPOINT
+    next_trigger_ms: int = 0
+    last_end_ms: int | None = None
+    failures: int = 0
+    """Failed checkpoints in a row."""
+    completed: tuple[CompletedCheckpoint, ...] = ()
+    """What is kept, in the order of ids: the newest ``retained``, the held, the savepoints, and the base."""
+    base: CheckpointId | None = None
+    """The checkpoint this generation continues from, or its newest one since."""
+    held: tuple[CheckpointId, ...] = ()
+    holding: tuple[HoldAsked, ...] = ()
+    """Holds and releases that the store has not confirmed. At most ``sweeping.HOLDS_MAX``."""
+    copying: tuple[CheckpointId, ...] = ()
+    """Savepoints whose own copy is not finished."""
+    stop_after: CheckpointId = NO_CHECKPOINT
+    """The savepoint after which the user wants the job to stop."""
+    burned: bool = False
+    """The closing fence of a cancelled job has been ordered: its checkpoints are to go."""
+    sweeping: bool = False
+    sweep_again: bool = False
+    abort_below: Generation = NO_GENERATION
+    """Sinks throw away what generations before this one left uncommitted."""
+    strangers: tuple[SinkId, ...] = ()
+    """Sinks that have not done so yet."""
+    history: History = History()  # noqa: RUF009 - frozen
+    restart_at_ms: int | None = None
+    resend_at_ms: int | None = None
+    story: tuple[str, ...] = ()
+
+
+class Turn:
+    """One step under way: the state so far, and the orders given so far. Lives only inside ``step``."""
+
+    __slots__ = ("effects", "state")
+
+    def __init__(self, state: JobState) -> None:
+        """Begin with the state before the step."""
+        self.state = state
+        self.effects: list[Effect] = []
+
+    def order(self, effect: Effect) -> None:
+        """Give an order."""
+        self.effects.append(effect)
+
+    def set_task(self, task: TaskId, state: TaskState) -> None:
+        """Remember what is new about a task."""
+        self.state = evolve(self.state, tasks={**self.state.tasks, task: state})
+
+    def set_sink(self, sink: SinkId, state: SinkState) -> None:
+        """Remember what is new about a sink."""
+        self.state = evolve(self.state, sinks={**self.state.sinks, sink: state})
+
+    def tell_story(self, line: str) -> None:
+        """Add a line to the story that an error would show."""
+        story = (*self.state.story[1 - STORY_MAX :], f"{self.state.now_ms} ms: {line}")
+        self.state = evolve(self.state, story=story)
+
+    def impossible(self, what: str) -> ProtocolError:
+        """The error for a fact that cannot be."""
+        return ProtocolError(what, self.state.story)

@@ -1,0 +1,74 @@
+"""The sweep under way: list, plan, delete, and once more if something fell out meanwhile.
+
+One rule: one sweep at a time, and what it deletes is decided by ``retention`` when the listing has come, not when
+it was asked for.
+"""
+
+from headgate.core import leadership, retention
+from headgate.core.effects import DeleteFiles, Outcome, SetHold, Tell
+from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
+from headgate.core.evolve import evolve
+from headgate.core.state import Turn
+
+HOLDS_MAX = 16
+"""So many holds and releases may wait for the store."""
+
+
+def files_listed(turn: Turn, fact: FilesListed) -> None:
+    """Decide what can go."""
+    state = turn.state
+    if fact.generation != state.generation or not state.sweeping or state.phase in leadership.AT_REST:
+        return
+    kept = leadership.kept(state)
+    plan = retention.sweep(fact.files, kept, state.generation, live=not state.burned)
+    records = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in kept)
+    turn.state = evolve(state, completed=kept)
+    turn.order(DeleteFiles(state.generation, records, plan.files))
+
+
+def files_deleted(turn: Turn, fact: FilesDeleted) -> None:
+    """The sweep is over."""
+    state = turn.state
+    if fact.generation != state.generation or not state.sweeping:
+        return
+    turn.state = evolve(state, sweeping=False, sweep_again=False)
+    if state.sweep_again:
+        leadership.sweep(turn)
+    leadership.closed(turn)
+
+
+def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
+    """A savepoint stands on its own."""
+    state = turn.state
+    if fact.leader != state.leader or fact.checkpoint not in state.copying:
+        return
+    turn.state = evolve(state, copying=tuple(other for other in state.copying if other != fact.checkpoint))
+    request = next((c.request for c in state.completed if c.id == fact.checkpoint), None)
+    turn.order(Tell(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))
+    leadership.closed(turn)
+
+
+def hold(turn: Turn, fact: HoldAsked) -> None:
+    """Keep a checkpoint, or no longer. It is kept from now on, but the user hears so when the store knows it."""
+    state = turn.state
+    there = any(checkpoint.id == fact.checkpoint for checkpoint in state.completed)
+    if state.phase in leadership.AT_REST or not there or len(state.holding) >= HOLDS_MAX:
+        text = f"checkpoint {fact.checkpoint} cannot be held or released: it is not there, or too many wait"
+        turn.order(Tell(Outcome.REFUSED, text, fact.request, fact.checkpoint))
+        return
+    held = (*state.held, fact.checkpoint) if fact.held and fact.checkpoint not in state.held else state.held
+    turn.state = evolve(state, held=held, holding=(*state.holding, fact))
+    turn.order(SetHold(state.leader, fact.checkpoint, fact.held))
+
+
+def hold_set(turn: Turn, fact: HoldSet) -> None:
+    """The store knows. What was released may now go."""
+    state = turn.state
+    asked = next((a for a in state.holding if (a.checkpoint, a.held) == (fact.checkpoint, fact.held)), None)
+    if fact.leader != state.leader or asked is None:
+        return
+    held = state.held if fact.held else tuple(other for other in state.held if other != fact.checkpoint)
+    turn.state = evolve(state, held=held, holding=tuple(other for other in state.holding if other is not asked))
+    text = f"checkpoint {fact.checkpoint} is {'held' if fact.held else 'no longer held'}"
+    turn.order(Tell(Outcome.DONE, text, asked.request, fact.checkpoint))
+    leadership.sweep(turn)

@@ -1,0 +1,219 @@
+"""What a task's own facts change.
+
+One rule: a fact of a run or a generation that is over is ignored; what it may have known, the next run tells with its
+boundary. A boundary only ever moves forward, and never past a gate.
+"""
+
+from headgate.core import alignment, coordinator, leadership, restart as restarts
+from headgate.core.effects import AbortAttempts, Outcome, StartTask, StopTask, Tell
+from headgate.core.events import (
+    AnyTaskFact,
+    BatchCommitted,
+    BatchEntered,
+    OutputsWritten,
+    Reported,
+    SourceEnded,
+    TaskEnded,
+    TaskFailed,
+    TaskStarted,
+)
+from headgate.core.evolve import evolve
+from headgate.core.ids import Batch, Run, TaskId
+from headgate.core.records import Boundary
+from headgate.core.restart import Failure, FailureClass, GiveUp, Level, Restart
+from headgate.core.settings import Mode
+from headgate.core.state import Ending, JobState, Phase, TaskState, Turn
+
+
+def told(turn: Turn, fact: AnyTaskFact) -> None:
+    """Take in a fact about a task of this generation."""
+    state = turn.state
+    if state.phase is not Phase.RUNNING or fact.generation != state.generation:
+        return
+    task = state.tasks.get(fact.task)
+    if task is None:
+        raise turn.impossible(f"a fact about task {fact.task}, which the job does not have")
+    if fact.run != task.run or task.ended:
+        return
+    match fact:
+        case BatchEntered(boundary=boundary):
+            if boundary.batch > task.entered:
+                turn.set_task(fact.task, evolve(task, entered=boundary.batch))
+        case OutputsWritten(batch=batch):
+            if batch > task.written:
+                turn.set_task(fact.task, evolve(task, written=batch))
+        case BatchCommitted(boundary=boundary):
+            advance(turn, fact.task, boundary)
+        case TaskStarted(boundary=boundary, skipped=skipped):
+            started(turn, fact.task, boundary, skipped=skipped)
+        case TaskFailed(failure=failure, chance=chance):
+            failed(turn, fact.task, failure, chance)
+        case TaskEnded(boundary=boundary):
+            ended(turn, fact.task, boundary)
+        case SourceEnded():
+            turn.set_task(fact.task, evolve(task, source_ended=True))
+            drain(turn, fact.task)
+        case Reported():
+            reported(turn, fact)
+
+
+def advance(turn: Turn, name: TaskId, boundary: Boundary) -> None:
+    """A batch is committed: what it wrote may be read, and a checkpoint that waited for it may cut."""
+    state = turn.state
+    task = state.tasks[name]
+    if boundary.batch <= task.boundary.batch:
+        return
+    _check_positions(turn, name, boundary)
+    batch = boundary.batch
+    after = evolve(
+        task, boundary=boundary, entered=max(task.entered, batch), written=max(task.written, batch), fruitless=0
+    )
+    turn.set_task(name, after)
+    coordinator.open_gates(turn, state.graph.outputs[name])
+    if state.pending and alignment.could_cut(turn.state, name):
+        coordinator.cut(turn)
+    drain(turn, name)
+
+
+def _check_positions(turn: Turn, name: TaskId, boundary: Boundary) -> None:
+    state = turn.state
+    for channel, before, now in zip(
+        state.graph.inputs[name], state.tasks[name].boundary.positions, boundary.positions, strict=True
+    ):
+        if not before <= now <= state.gates[channel.id]:
+            raise turn.impossible(
+                f"batch {boundary.batch} of task {name} consumed channel {channel.id} through {now}: it stood at "
+                f"{before} and its gate at {state.gates[channel.id]}"
+            )
+
+
+def started(turn: Turn, name: TaskId, boundary: Boundary, *, skipped: bool) -> None:
+    """A run is up. What earlier runs wrote for a batch that will run again, or never, is thrown away."""
+    task = turn.state.tasks[name]
+    if task.started:
+        return
+    turn.set_task(name, evolve(task, started=True, entered=max(boundary.batch, task.boundary.batch)))
+    if task.run > 1:
+        after = Batch(boundary.batch - 1) if skipped else boundary.batch
+        for sink in turn.state.graph.by_id[name].sinks:
+            turn.order(AbortAttempts(turn.state.generation, sink, after, task.run))
+    advance(turn, name, boundary)
+
+
+def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
+    """A query is dead: decide whether it, or the whole job, tries again."""
+    state = turn.state
+    task = state.tasks[name]
+    history, answer = restarts.decide(
+        state.settings.restart,
+        state.history,
+        failure,
+        now_ms=state.now_ms,
+        chance=chance,
+        fruitless=task.fruitless,
+        skips=state.settings.mode is Mode.AT_MOST_ONCE,
+    )
+    turn.state = evolve(state, history=history)
+    _say(turn, f"task {name} failed ({failure.kind.value}: {failure.message})", answer)
+    match answer:
+        case GiveUp():
+            leadership.close(turn, Ending.FAILED)
+        case Restart(level=Level.JOB, delay_ms=delay_ms):
+            leadership.restart(turn, delay_ms)
+        case Restart(delay_ms=delay_ms):
+            again = evolve(
+                task,
+                run=Run(task.run + 1),
+                started=False,
+                draining=False,
+                restart_at_ms=state.now_ms + delay_ms,
+                fruitless=task.fruitless + 1,
+            )
+            turn.set_task(name, again)
+
+
+def checkpoints_failed(turn: Turn) -> None:
+    """More checkpoints in a row have failed than the user bears: the job goes back, or gives up."""
+    state = turn.state
+    failure = Failure(FailureClass.INTERNAL, f"{state.failures} checkpoints failed in a row")
+    history, answer = restarts.decide(
+        state.settings.restart, state.history, failure, now_ms=state.now_ms, chance=0.5, fruitless=0, skips=False
+    )
+    turn.state = evolve(state, history=history, failures=0)
+    _say(turn, failure.message, answer)
+    match answer:
+        case GiveUp():
+            leadership.close(turn, Ending.FAILED)
+        case Restart(delay_ms=delay_ms):
+            leadership.restart(turn, delay_ms)
+
+
+def _say(turn: Turn, what: str, answer: Restart | GiveUp) -> None:
+    if isinstance(answer, GiveUp):
+        text = f"{what}: giving up, {answer.why}"
+    else:
+        text = f"{what}: restarting the {answer.level.value} in {answer.delay_ms} ms"
+    turn.tell_story(text)
+    turn.order(Tell(Outcome.NOTICE, text))
+
+
+def run_again(turn: Turn, name: TaskId) -> None:
+    """The delay is over: start the failed query in place."""
+    turn.set_task(name, evolve(turn.state.tasks[name], restart_at_ms=None))
+    turn.order(start_order(turn.state, name))
+
+
+def start_order(state: JobState, name: TaskId) -> StartTask:
+    """How the task's current run is started: the first from its snapshot, later ones in place."""
+    run = state.tasks[name].run
+    first = next(start for start in state.starts if start.task == name)
+    if run == first.run:
+        return first
+    skip = state.settings.mode is Mode.AT_MOST_ONCE
+    return StartTask(state.generation, name, run, in_place=True, skip=skip)
+
+
+def drain(turn: Turn, name: TaskId) -> None:
+    """Once nothing more can come to a task, let it finish and stop."""
+    task = turn.state.tasks[name]
+    if task.draining or not task.started or not exhausted(turn.state, name, task):
+        return
+    turn.set_task(name, evolve(task, draining=True))
+    turn.order(StopTask(turn.state.generation, name, task.run, drain=True))
+
+
+def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
+    """Whether a task has consumed all that it will ever be given."""
+    if not task.source_ended and state.graph.by_id[name].has_source:
+        return False
+    for channel, consumed in zip(state.graph.inputs[name], task.boundary.positions, strict=True):
+        upstream = state.tasks[channel.upstream]
+        if not upstream.ended or consumed < upstream.boundary.batch:
+            return False
+    return True
+
+
+def ended(turn: Turn, name: TaskId, boundary: Boundary) -> None:
+    """A query has stopped. Good if it was drained; a failure if it stopped by itself."""
+    advance(turn, name, boundary)
+    task = turn.state.tasks[name]
+    if not task.draining:
+        failed(turn, name, Failure(FailureClass.EXTERNAL, "its query was stopped from outside"), 0.5)
+        return
+    turn.set_task(name, evolve(task, ended=True))
+    turn.tell_story(f"task {name} finished after batch {boundary.batch}")
+    for channel in turn.state.graph.outputs[name]:
+        drain(turn, channel.downstream)
+
+
+def reported(turn: Turn, fact: Reported) -> None:
+    """A task says all it has to say, because something may have been lost."""
+    started(turn, fact.task, fact.boundary, skipped=fact.skipped)
+    advance(turn, fact.task, fact.boundary)
+    if fact.source_ended:
+        turn.set_task(fact.task, evolve(turn.state.tasks[fact.task], source_ended=True))
+        drain(turn, fact.task)
+    if fact.failure is not None:
+        failed(turn, fact.task, fact.failure, fact.chance)
+    elif fact.ended:
+        ended(turn, fact.task, fact.boundary)

@@ -1,0 +1,134 @@
+"""Deadlines, and orders given again.
+
+One rule: the core never waits; it says when it next wants to hear the clock (``next_deadline``), and acts on what is
+due when it does. Orders that nobody has answered are derived from the state and given again, so nothing hangs on one
+message.
+"""
+
+from collections.abc import Iterator
+
+from headgate.core import alignment, coordinator, leadership, tasks
+from headgate.core.effects import (
+    AbortStrangers,
+    AskTask,
+    CommitTransaction,
+    CopySavepoint,
+    CreateRecord,
+    Effect,
+    ListFiles,
+    OpenGate,
+    ReadChain,
+    SealSink,
+    SetHold,
+    StopTask,
+    TakeSnapshot,
+)
+from headgate.core.evolve import evolve
+from headgate.core.ids import CheckpointId
+from headgate.core.state import JobState, Phase, Turn
+from headgate.core.trigger import clock_deadline, has_room
+
+
+def next_deadline(state: JobState) -> int | None:
+    """When the core next wants a ``Ticked``, in ms. None: only something else can change anything."""
+    return min((at for at in _deadlines(state) if at is not None), default=None)
+
+
+def _deadlines(state: JobState) -> Iterator[int | None]:
+    if state.phase in leadership.AT_REST:
+        return
+    yield state.resend_at_ms
+    yield state.restart_at_ms
+    yield state.chain.retry_at_ms
+    for sink in state.sinks.values():
+        yield sink.retry_at_ms
+    if state.phase is not Phase.RUNNING:
+        return
+    for task in state.tasks.values():
+        yield task.restart_at_ms
+    for pending in state.pending:
+        yield pending.triggered_at_ms + state.settings.timeout_ms
+        yield alignment.alignment_deadline(state, pending)
+    if has_room(state):
+        yield clock_deadline(state)
+
+
+def ticked(turn: Turn, now_ms: int) -> None:
+    """Do what is due."""
+    turn.state = evolve(turn.state, now_ms=max(now_ms, turn.state.now_ms))
+    now_ms = turn.state.now_ms
+    if turn.state.phase in leadership.AT_REST:
+        return
+    if turn.state.restart_at_ms is not None and now_ms >= turn.state.restart_at_ms:
+        leadership.read(turn)
+    if turn.state.phase is Phase.RUNNING:
+        for name, task in turn.state.tasks.items():
+            if task.restart_at_ms is not None and now_ms >= task.restart_at_ms:
+                tasks.run_again(turn, name)
+        coordinator.expire(turn)
+        before = turn.state
+        turn.state = alignment.overtake(before)
+        if turn.state is not before:
+            coordinator.cut(turn)
+    retry(turn)
+    if turn.state.resend_at_ms is not None and now_ms >= turn.state.resend_at_ms:
+        turn.state = evolve(turn.state, resend_at_ms=now_ms + turn.state.settings.resend_ms)
+        turn.effects.extend(unanswered(turn.state))
+
+
+def retry(turn: Turn) -> None:
+    """Order again what failed, once its wait is over."""
+    state = turn.state
+    if state.chain.retry_at_ms is not None and state.now_ms >= state.chain.retry_at_ms:
+        turn.state = evolve(state, chain=evolve(state.chain, retry_at_ms=None))
+        turn.order(CreateRecord(state.leader, state.chain.queue[0]))
+    for name, sink in state.sinks.items():
+        if sink.retry_at_ms is not None and state.now_ms >= sink.retry_at_ms:
+            turn.set_sink(name, evolve(sink, retry_at_ms=None))
+            leadership.order_commit(turn, name)
+
+
+def unanswered(state: JobState) -> Iterator[Effect]:
+    """Every order that is in force and has not been answered, derived from the state alone."""
+    if state.phase is Phase.READING:
+        yield ReadChain(state.leader)
+    if state.chain.queue and state.chain.retry_at_ms is None:
+        yield CreateRecord(state.leader, state.chain.queue[0])
+    for name, sink in state.sinks.items():
+        if sink.wanted:
+            seal = sink.wanted[0]
+            yield SealSink(state.generation, seal.checkpoint, name, sink.sealed_through, seal.through)
+        if sink.due and sink.retry_at_ms is None:
+            yield CommitTransaction(state.generation, *sink.due[0])
+    for name in state.strangers:
+        yield AbortStrangers(state.generation, name, state.abort_below)
+    for savepoint in state.copying:
+        yield CopySavepoint(state.leader, CheckpointId(savepoint))
+    for asked in state.holding:
+        yield SetHold(state.leader, asked.checkpoint, asked.held)
+    if state.sweeping:
+        yield ListFiles(state.generation)
+    if state.phase is Phase.RUNNING:
+        yield from _of_tasks(state)
+    elif state.phase in (Phase.RESTARTING, Phase.CLOSING):
+        for task, stands in state.tasks.items():
+            if not stands.ended:
+                yield StopTask(state.generation, task, stands.run)
+
+
+def _of_tasks(state: JobState) -> Iterator[Effect]:
+    for name, task in state.tasks.items():
+        if task.ended or task.restart_at_ms is not None:
+            continue
+        if not task.started:
+            yield tasks.start_order(state, name)
+            continue
+        yield AskTask(state.generation, name, task.run)
+        if task.draining:
+            yield StopTask(state.generation, name, task.run, drain=True)
+    for channel, through in state.gates.items():
+        yield OpenGate(state.generation, channel, through)
+    for pending in state.pending:
+        for name, cut in pending.cuts.items():
+            if name not in pending.acknowledged:
+                yield TakeSnapshot(state.generation, pending.id, name, cut.boundary.batch)

@@ -1,0 +1,70 @@
+"""When a checkpoint starts.
+
+One rule: whether to start a checkpoint now, and which, is decided in ``due`` and nowhere else.
+"""
+
+from dataclasses import dataclass
+
+from headgate.core import chain
+from headgate.core.ids import NO_CHECKPOINT, RequestId
+from headgate.core.records import Kind
+from headgate.core.state import JobState, Phase
+
+COMMITS_BEHIND_MAX = 16
+"""While a sink has so many commits to catch up with, no further checkpoint starts."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A checkpoint that should start now."""
+
+    kind: Kind
+    request: RequestId | None = None
+    stop: bool = False
+
+
+def due(state: JobState) -> Trigger | None:
+    """The checkpoint to start now: one that a user asked for, the last one of a finished job, or the periodic one."""
+    if not has_room(state):
+        return None
+    if state.requests:
+        first = state.requests[0]
+        return Trigger(first.kind, first.id, first.stop)
+    deadline = clock_deadline(state)
+    return Trigger(Kind.CHECKPOINT) if deadline is not None and state.now_ms >= deadline else None
+
+
+def has_room(state: JobState) -> bool:
+    """Whether another checkpoint may start, whoever wants it."""
+    return (
+        state.phase is Phase.RUNNING
+        and len(state.pending) < state.settings.concurrent_max
+        and state.stop_after == NO_CHECKPOINT
+        and chain.may_use(state.chain, state.next_id)
+        and all(len(sink.due) < COMMITS_BEHIND_MAX for sink in state.sinks.values())
+        and all(task.started or task.ended for task in state.tasks.values())
+    )
+
+
+def clock_deadline(state: JobState) -> int | None:
+    """When the next checkpoint that nobody asked for is due, given room. None: not by the clock alone."""
+    settings = state.settings
+    ended = [task.ended for task in state.tasks.values()]
+    if all(ended):
+        return _last_checkpoint(state)
+    if settings.interval_ms is None or (any(ended) and not settings.checkpoints_after_finish):
+        return None
+    if settings.min_pause_ms == 0:
+        return state.next_trigger_ms
+    if state.pending or state.chain.queue:
+        return None
+    if state.last_end_ms is None:
+        return state.next_trigger_ms
+    return max(state.next_trigger_ms, state.last_end_ms + settings.min_pause_ms)
+
+
+def _last_checkpoint(state: JobState) -> int | None:
+    """A job whose tasks have all ended takes one more checkpoint at once; after a failed one, at the next tick."""
+    if state.pending or state.chain.queue:
+        return None
+    return 0 if state.last_end_ms is None else state.last_end_ms + 1
