@@ -7,18 +7,21 @@ chance arrive as fields of events. The driver loop, the tests and the simulator 
 Reading order, which is also the order in which a checkpoint meets the rules:
 
 ``ids, graph, settings``   the nouns: what a job is made of and how it is tuned
+``records``                what a checkpoint is once it is written down
 ``events, effects``        what the core is told (facts) and what it asks for (orders)
 ``state``                  what it remembers
 ``job``                    ``step``: one ``match`` over the facts
-``leadership``             winning, fencing, starting a generation, closing a job
+``leadership``             winning, fencing, starting a generation, being deposed
+``closing``                how a job comes to its end
 ``tasks``                  what a task's own facts change
-``coordinator``            when a checkpoint starts, who has acknowledged, when it is given up
+``trigger``                when a checkpoint starts
+``coordinator``            who has acknowledged it, when it is ready, when it is given up
 ``alignment``              where one task's snapshot lies, and how far its gates are open
-``commit``                 one sink's transactions: seal, commit, abort
-``chain``                  publication: the records that make a checkpoint complete
+``commit, sinks``          one sink's transactions: seal, commit, abort
+``chain, publication``     the records that make a checkpoint complete
 ``recovery``               which checkpoint a job returns to, and how
 ``restart``                whether and when a failure is followed by another try
-``retention``              what may be deleted
+``retention, sweeping``    what may be deleted
 ``timing``                 deadlines, and orders given again
 ``invariants``             what must hold in every state
 

@@ -5,7 +5,7 @@ One rule: a step depends on the state and the event alone, and leaves the old st
 
 from typing import assert_never
 
-from headgate.core import coordinator, leadership, sweeping, tasks, timing
+from headgate.core import closing, coordinator, leadership, publication, sinks, sweeping, tasks, timing
 from headgate.core.effects import Effect
 from headgate.core.events import (
     BatchCommitted,
@@ -61,21 +61,21 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
         case SinkSealed():
             coordinator.sealed(turn, event)
         case TransactionCommitted():
-            leadership.committed(turn, event)
+            sinks.committed(turn, event)
         case RecordCreated():
-            leadership.record_created(turn, event)
+            publication.record_created(turn, event)
         case RecordTaken():
-            leadership.record_taken(turn, event)
+            publication.record_taken(turn, event)
         case CreateUnclear():
-            leadership.create_unclear(turn, event)
+            publication.create_unclear(turn, event)
         case SnapshotDeclined():
             coordinator.decline(turn, event)
         case SealFailed():
             coordinator.seal_failed(turn, event)
         case CommitFailed():
-            leadership.commit_failed(turn, event)
+            sinks.commit_failed(turn, event)
         case StrangersAborted():
-            leadership.strangers_aborted(turn, event)
+            sinks.strangers_aborted(turn, event)
         case ChainRead():
             leadership.chain_read(turn, event)
         case FilesListed():
@@ -96,7 +96,7 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             coordinator.ask(turn, Request(request, Kind.SAVEPOINT, stop))
         case CancelAsked(request):
             turn.state = evolve(state, cancel=request)
-            leadership.cancel(turn)
+            closing.cancel(turn)
         case HoldAsked():
             sweeping.hold(turn, event)
         case _:

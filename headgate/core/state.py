@@ -61,6 +61,10 @@ class Phase(Enum):
     """Somebody else leads. Nothing is touched any more."""
 
 
+AT_REST = (Phase.IDLE, Phase.CLOSED, Phase.DEPOSED)
+"""Phases in which nothing is under way and nothing is ordered."""
+
+
 class Ending(Enum):
     """How a job came to its end."""
 

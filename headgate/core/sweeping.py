@@ -1,28 +1,47 @@
-"""The sweep under way: list, plan, delete, and once more if something fell out meanwhile.
+"""What is kept, and the sweep of the rest: list, plan, delete, and once more if something fell out meanwhile.
 
 One rule: one sweep at a time, and what it deletes is decided by ``retention`` when the listing has come, not when
 it was asked for.
 """
 
-from headgate.core import leadership, retention
-from headgate.core.effects import DeleteFiles, Outcome, SetHold, Tell
+from headgate.core import closing, retention
+from headgate.core.effects import DeleteFiles, ListFiles, Outcome, SetHold, Tell
 from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
 from headgate.core.evolve import evolve
-from headgate.core.state import Turn
+from headgate.core.records import CompletedCheckpoint
+from headgate.core.state import AT_REST, JobState, Turn
 
 HOLDS_MAX = 16
 """So many holds and releases may wait for the store."""
 
 
+def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
+    """The checkpoints that stay. A job that was cancelled keeps only what somebody wanted to keep."""
+    retained, base = (0, None) if state.burned else (state.settings.retained, state.base)
+    return retention.keep(state.completed, retained=retained, held=state.held, base=base)
+
+
+def sweep(turn: Turn) -> None:
+    """Begin a sweep if a checkpoint has fallen out of what is kept."""
+    state = turn.state
+    if len(kept(state)) == len(state.completed) or (state.burned and state.abort_below == state.generation):
+        return
+    if state.sweeping:
+        turn.state = evolve(state, sweep_again=True)
+        return
+    turn.state = evolve(state, sweeping=True)
+    turn.order(ListFiles(state.generation))
+
+
 def files_listed(turn: Turn, fact: FilesListed) -> None:
     """Decide what can go."""
     state = turn.state
-    if fact.generation != state.generation or not state.sweeping or state.phase in leadership.AT_REST:
+    if fact.generation != state.generation or not state.sweeping or state.phase in AT_REST:
         return
-    kept = leadership.kept(state)
-    plan = retention.sweep(fact.files, kept, state.generation, live=not state.burned)
-    records = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in kept)
-    turn.state = evolve(state, completed=kept)
+    stay = kept(state)
+    plan = retention.sweep(fact.files, stay, state.generation, live=not state.burned)
+    records = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
+    turn.state = evolve(state, completed=stay)
     turn.order(DeleteFiles(state.generation, records, plan.files))
 
 
@@ -33,8 +52,8 @@ def files_deleted(turn: Turn, fact: FilesDeleted) -> None:
         return
     turn.state = evolve(state, sweeping=False, sweep_again=False)
     if state.sweep_again:
-        leadership.sweep(turn)
-    leadership.closed(turn)
+        sweep(turn)
+    closing.closed(turn)
 
 
 def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
@@ -45,14 +64,14 @@ def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
     turn.state = evolve(state, copying=tuple(other for other in state.copying if other != fact.checkpoint))
     request = next((c.request for c in state.completed if c.id == fact.checkpoint), None)
     turn.order(Tell(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))
-    leadership.closed(turn)
+    closing.closed(turn)
 
 
 def hold(turn: Turn, fact: HoldAsked) -> None:
     """Keep a checkpoint, or no longer. It is kept from now on, but the user hears so when the store knows it."""
     state = turn.state
     there = any(checkpoint.id == fact.checkpoint for checkpoint in state.completed)
-    if state.phase in leadership.AT_REST or not there or len(state.holding) >= HOLDS_MAX:
+    if state.phase in AT_REST or not there or len(state.holding) >= HOLDS_MAX:
         text = f"checkpoint {fact.checkpoint} cannot be held or released: it is not there, or too many wait"
         turn.order(Tell(Outcome.REFUSED, text, fact.request, fact.checkpoint))
         return
@@ -71,4 +90,4 @@ def hold_set(turn: Turn, fact: HoldSet) -> None:
     turn.state = evolve(state, held=held, holding=tuple(other for other in state.holding if other is not asked))
     text = f"checkpoint {fact.checkpoint} is {'held' if fact.held else 'no longer held'}"
     turn.order(Tell(Outcome.DONE, text, asked.request, fact.checkpoint))
-    leadership.sweep(turn)
+    sweep(turn)

@@ -117,7 +117,7 @@ def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
     _say(turn, f"task {name} failed ({failure.kind.value}: {failure.message})", answer)
     match answer:
         case GiveUp():
-            leadership.close(turn, Ending.FAILED)
+            closing.close(turn, Ending.FAILED)
         case Restart(level=Level.JOB, delay_ms=delay_ms):
             leadership.restart(turn, delay_ms)
         case Restart(delay_ms=delay_ms):
@@ -143,7 +143,7 @@ def checkpoints_failed(turn: Turn) -> None:
     _say(turn, failure.message, answer)
     match answer:
         case GiveUp():
-            leadership.close(turn, Ending.FAILED)
+            closing.close(turn, Ending.FAILED)
         case Restart(delay_ms=delay_ms):
             leadership.restart(turn, delay_ms)
 

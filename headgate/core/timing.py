@@ -7,7 +7,7 @@ message.
 
 from collections.abc import Iterator
 
-from headgate.core import alignment, coordinator, leadership, tasks
+from headgate.core import alignment, coordinator, leadership, sinks, tasks
 from headgate.core.effects import (
     AbortStrangers,
     AskTask,
@@ -25,7 +25,7 @@ from headgate.core.effects import (
 )
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId
-from headgate.core.state import JobState, Phase, Turn
+from headgate.core.state import AT_REST, JobState, Phase, Turn
 from headgate.core.trigger import clock_deadline, has_room
 
 
@@ -35,7 +35,7 @@ def next_deadline(state: JobState) -> int | None:
 
 
 def _deadlines(state: JobState) -> Iterator[int | None]:
-    if state.phase in leadership.AT_REST:
+    if state.phase in AT_REST:
         return
     yield state.resend_at_ms
     yield state.restart_at_ms
@@ -57,7 +57,7 @@ def ticked(turn: Turn, now_ms: int) -> None:
     """Do what is due."""
     turn.state = evolve(turn.state, now_ms=max(now_ms, turn.state.now_ms))
     now_ms = turn.state.now_ms
-    if turn.state.phase in leadership.AT_REST:
+    if turn.state.phase in AT_REST:
         return
     if turn.state.restart_at_ms is not None and now_ms >= turn.state.restart_at_ms:
         leadership.read(turn)
@@ -85,7 +85,7 @@ def retry(turn: Turn) -> None:
     for name, sink in state.sinks.items():
         if sink.retry_at_ms is not None and state.now_ms >= sink.retry_at_ms:
             turn.set_sink(name, evolve(sink, retry_at_ms=None))
-            leadership.order_commit(turn, name)
+            sinks.order_commit(turn, name)
 
 
 def unanswered(state: JobState) -> Iterator[Effect]:

@@ -1,0 +1,71 @@
+"""How a job comes to its end: finished, stopped with a savepoint, cancelled, or failed.
+
+One rule: a closing job starts nothing and finishes all that was decided; only then is the rest thrown away.
+"""
+
+from headgate.core import chain, coordinator, leadership, sinks, sweeping
+from headgate.core.effects import CreateRecord, Outcome, StopTask, Tell
+from headgate.core.evolve import evolve
+from headgate.core.ids import CheckpointId, Generation
+from headgate.core.records import Fence
+from headgate.core.state import Ending, Phase, Turn
+
+
+def cancel(turn: Turn) -> None:
+    """A user wants the job to end. Without a generation there is nothing to end yet: get one first."""
+    state = turn.state
+    if state.phase in (Phase.RECOVERING, Phase.RUNNING):
+        close(turn, Ending.CANCELLED)
+    elif state.phase is Phase.RESTARTING:
+        leadership.read(turn)
+
+
+def close(turn: Turn, ending: Ending) -> None:
+    """Start nothing more; finish what was decided."""
+    turn.state = evolve(turn.state, phase=Phase.CLOSING, ending=ending, restart_at_ms=None)
+    turn.tell_story(f"closing: {ending.value}")
+    halt(turn, coordinator.GivenUp.CLOSED)
+    for request in turn.state.requests:
+        turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: the job is closing", request.id))
+    turn.state = evolve(turn.state, requests=())
+    closed(turn)
+
+
+def halt(turn: Turn, reason: coordinator.GivenUp) -> None:
+    """Give up every checkpoint that is under way and stop every task."""
+    for pending in turn.state.pending:
+        coordinator.drop(turn, pending, reason, "")
+    for task, task_state in turn.state.tasks.items():
+        if not task_state.ended:
+            turn.order(StopTask(turn.state.generation, task, task_state.run))
+
+
+def closed(turn: Turn) -> None:
+    """A closing job is closed once all decided commits are done, the rest is thrown away, and nothing is under way.
+
+    Before a cancelled job's checkpoints are deleted one more fence is burned: if somebody else leads by now, and lives
+    from one of them, that is where we find out.
+    """
+    state = turn.state
+    if state.phase is not Phase.CLOSING:
+        return
+    if state.chain.queue or state.copying or any(sink.due for sink in state.sinks.values()):
+        return
+    above = Generation(state.generation + 1)
+    if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:
+        place = CheckpointId(state.chain.last + 1)
+        fence = Fence(place, above, state.leader, max(state.next_id, CheckpointId(place + 1)), None)
+        links, _ = chain.enqueue(state.chain, (fence,))
+        turn.state = evolve(state, chain=links, burned=True)
+        turn.order(CreateRecord(state.leader, fence))
+        return
+    if state.abort_below != above:
+        sinks.abort_strangers(turn, above)
+        sweeping.sweep(turn)
+        state = turn.state
+    if state.strangers or state.sweeping:
+        return
+    turn.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None)
+    text = f"the job is {state.ending.value if state.ending else 'over'}; latest checkpoint: {state.base}"
+    turn.tell_story(text)
+    turn.order(Tell(Outcome.NOTICE, text, state.cancel, state.base))

@@ -1,0 +1,90 @@
+"""What the store's answers to our records change.
+
+One rule: a checkpoint is complete when its record is known to be in the store, and not a moment before. From then on
+there is no abort, only commit.
+"""
+
+from headgate.core import chain, closing, commit, leadership, sinks, sweeping
+from headgate.core.chain import Answer
+from headgate.core.effects import CopySavepoint, CreateRecord, NotifyCompleted, Outcome, Tell
+from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
+from headgate.core.evolve import evolve
+from headgate.core.records import CompletedCheckpoint, Fence, Kind, Record
+from headgate.core.state import Ending, Phase, Turn
+
+
+def record_created(turn: Turn, fact: RecordCreated) -> None:
+    """A record of ours is in the store."""
+    if fact.leader == turn.state.leader:
+        links, record = chain.created(turn.state.chain, fact.generation, fact.record)
+        turn.state = evolve(turn.state, chain=links)
+        _recorded(turn, record)
+
+
+def record_taken(turn: Turn, fact: RecordTaken) -> None:
+    """A record is in the store where ours should be: ours after all, or the sign that somebody else leads."""
+    if fact.leader != turn.state.leader:
+        return
+    links, answer, record = chain.taken(turn.state.chain, fact.record)
+    turn.state = evolve(turn.state, chain=links)
+    match answer:
+        case Answer.OURS:
+            _recorded(turn, record)
+        case Answer.FOREIGN if turn.state.phase is Phase.FENCING:
+            leadership.read(turn)
+        case Answer.FOREIGN:
+            leadership.depose(turn, f"record {fact.record.id} is {fact.record.leader}'s")
+        case Answer.STALE:
+            pass
+
+
+def create_unclear(turn: Turn, fact: CreateUnclear) -> None:
+    """A create failed, they say. It may have landed all the same: try the same again in a moment."""
+    state = turn.state
+    if fact.leader == state.leader:
+        retry_at_ms = state.now_ms + state.settings.commit_retry_ms
+        turn.state = evolve(state, chain=chain.unclear(state.chain, fact.generation, fact.record, retry_at_ms))
+
+
+def _recorded(turn: Turn, record: Record | None) -> None:
+    """Go on with what a record in the store makes possible, and order the next one."""
+    if record is None:
+        return
+    if turn.state.chain.queue:
+        turn.order(CreateRecord(turn.state.leader, turn.state.chain.queue[0]))
+    if isinstance(record, Fence) and turn.state.phase is Phase.FENCING:
+        leadership.open_generation(turn, record)
+    elif isinstance(record, CompletedCheckpoint):
+        published(turn, record)
+    closing.closed(turn)
+
+
+def published(turn: Turn, record: CompletedCheckpoint) -> None:
+    """A checkpoint is complete: from here on there is no abort, only commit."""
+    state = turn.state
+    permit = chain.permit(record)
+    turn.state = evolve(
+        state,
+        completed=(*state.completed, record),
+        base=record.id,
+        failures=0,
+        last_end_ms=state.now_ms,
+        copying=(*state.copying, record.id) if record.kind is Kind.SAVEPOINT else state.copying,
+    )
+    turn.tell_story(f"{record.kind.value} {record.id} completed")
+    turn.order(NotifyCompleted(record.generation, record.id))
+    for name, sink in state.sinks.items():
+        after, order = commit.allow(sink, permit)
+        turn.set_sink(name, after)
+        if order:
+            sinks.order_commit(turn, name)
+    if record.kind is Kind.SAVEPOINT:
+        turn.order(CopySavepoint(state.leader, record.id))
+    elif record.request is not None:
+        turn.order(Tell(Outcome.DONE, f"checkpoint {record.id} completed", record.request, record.id))
+    if state.phase is not Phase.CLOSING:
+        if record.id == state.stop_after:
+            closing.close(turn, Ending.STOPPED)
+        elif all(snapshot.finished for snapshot in record.tasks):
+            closing.close(turn, Ending.FINISHED)
+    sweeping.sweep(turn)
