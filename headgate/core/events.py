@@ -227,9 +227,10 @@ class FilesListed:
 
 @dataclass(frozen=True)
 class FilesDeleted:
-    """The files of the last ``DeleteFiles`` are gone, or were tried."""
+    """A ``DeleteFiles`` was carried out: these records are gone; files that are left go with the next sweep."""
 
     generation: Generation
+    records: tuple[CheckpointId, ...]
 
 
 # -- the rest of the world -----------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         failures=0,
         stop_after=NO_CHECKPOINT,
         sweeping=False,
-        sweep_again=False,
+        doomed=(),
     )
     turn.tell_story(f"generation {fence.generation} begins from {fence.base}")
     for sink in sinks:

@@ -181,7 +181,8 @@ class JobState:
     burned: bool = False
     """The closing fence of a cancelled job has been ordered: its checkpoints are to go."""
     sweeping: bool = False
-    sweep_again: bool = False
+    doomed: tuple[CheckpointId, ...] = ()
+    """Checkpoints that are no longer kept and whose records may still be in the store."""
     abort_below: Generation = NO_GENERATION
     """Sinks throw away what generations before this one left uncommitted."""
     strangers: tuple[SinkId, ...] = ()

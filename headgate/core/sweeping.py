@@ -15,22 +15,28 @@ HOLDS_MAX = 16
 """So many holds and releases may wait for the store."""
 
 
+def discards(state: JobState) -> bool:
+    """Whether the job was cancelled, its checkpoints are not to be kept, and the closing fence is in the store."""
+    return state.burned and not state.chain.queue
+
+
 def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     """The checkpoints that stay. A job that was cancelled keeps only what somebody wanted to keep."""
-    retained, base = (0, None) if state.burned else (state.settings.retained, state.base)
+    retained, base = (0, None) if discards(state) else (state.settings.retained, state.base)
     return retention.keep(state.completed, retained=retained, held=state.held, base=base)
 
 
 def sweep(turn: Turn) -> None:
-    """Begin a sweep if a checkpoint has fallen out of what is kept."""
+    """See which checkpoints have fallen out of what is kept, and begin a sweep if there are any."""
     state = turn.state
-    if len(kept(state)) == len(state.completed) or (state.burned and state.abort_below == state.generation):
-        return
-    if state.sweeping:
-        turn.state = evolve(state, sweep_again=True)
-        return
-    turn.state = evolve(state, sweeping=True)
-    turn.order(ListFiles(state.generation))
+    stay = kept(state)
+    fallen = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
+    if fallen:
+        state = evolve(state, completed=stay, doomed=state.doomed + fallen)
+    if state.doomed and not state.sweeping:
+        state = evolve(state, sweeping=True)
+        turn.order(ListFiles(state.generation))
+    turn.state = state
 
 
 def files_listed(turn: Turn, fact: FilesListed) -> None:
@@ -38,21 +44,18 @@ def files_listed(turn: Turn, fact: FilesListed) -> None:
     state = turn.state
     if fact.generation != state.generation or not state.sweeping or state.phase in AT_REST:
         return
-    stay = kept(state)
-    plan = retention.sweep(fact.files, stay, state.generation, live=not state.burned)
-    records = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
-    turn.state = evolve(state, completed=stay)
-    turn.order(DeleteFiles(state.generation, records, plan.files))
+    plan = retention.sweep(fact.files, state.completed, state.generation, live=not discards(state))
+    turn.order(DeleteFiles(state.generation, state.doomed, plan.files))
 
 
 def files_deleted(turn: Turn, fact: FilesDeleted) -> None:
-    """The sweep is over."""
+    """A sweep is over. If more has fallen out meanwhile, begin the next."""
     state = turn.state
     if fact.generation != state.generation or not state.sweeping:
         return
-    turn.state = evolve(state, sweeping=False, sweep_again=False)
-    if state.sweep_again:
-        sweep(turn)
+    left = tuple(checkpoint for checkpoint in state.doomed if checkpoint not in fact.records)
+    turn.state = evolve(state, sweeping=False, doomed=left)
+    sweep(turn)
     closing.closed(turn)
 
 

@@ -4,7 +4,7 @@ One rule: a fact of a run or a generation that is over is ignored; what it may h
 boundary. A boundary only ever moves forward, and never past a gate.
 """
 
-from headgate.core import alignment, coordinator, leadership, restart as restarts
+from headgate.core import alignment, closing, coordinator, leadership, restart as restarts
 from headgate.core.effects import AbortAttempts, Outcome, StartTask, StopTask, Tell
 from headgate.core.events import (
     AnyTaskFact,
