@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headgate.core.evolve import evolve
-from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, Generation, LeaderId
+from headgate.core.ids import NO_CHECKPOINT, CheckpointId, Generation, LeaderId
 from headgate.core.records import CommitPermit, CompletedCheckpoint, Fence, Record, Void
 
 IDS_AHEAD_MAX = 8
-"""A leader uses no id further than this past the last record it has created. So a new leader, who begins this far past
-its own fence, uses none that his predecessor may have used and nobody ever wrote down."""
+"""A leader uses no id further than this past the last one that is settled. So a new leader, who begins further ahead than
+that, uses none that his predecessor may have used without anybody writing it down."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Chain:
     """One leader's view of the chain."""
 
     recorded: CheckpointId = NO_CHECKPOINT
-    """The last id this leader knows to be taken by a record of the chain."""
+    """The last id that is settled: it has a record in the store, or a fence passed it over."""
     queue: tuple[Record, ...] = ()
     """Records to be created, in the order of ids. The first has been ordered."""
     last: CheckpointId = NO_CHECKPOINT
@@ -82,16 +82,23 @@ def unclear(chain: Chain, generation: Generation, record: CheckpointId, retry_at
 def fence(records: tuple[Record, ...], leader: LeaderId, base: CheckpointId | None, next_id: CheckpointId) -> Fence:
     """The record with which ``leader`` opens a generation, to be created right after the last record of the chain.
 
-    ``next_id`` is the first id that ``leader`` itself has not used; who comes to a chain that somebody else has
-    written begins ``IDS_AHEAD_MAX`` past the fence.
+    ``next_id`` is the first id that ``leader`` itself has not used. Who comes to a chain that somebody else has written
+    begins far enough ahead to use none that the other may have used.
     """
-    tail = records[-1].id if records else NO_CHECKPOINT
-    generation = max((record.generation for record in records), default=NO_GENERATION)
-    place = CheckpointId(tail + 1)
-    first = CheckpointId(place + 1) if not records else CheckpointId(place + IDS_AHEAD_MAX)
-    if records and records[-1].leader == leader:
-        first = max(CheckpointId(place + 1), next_id)
-    return Fence(place, Generation(generation + 1), leader, max(first, next_id), base)
+    if not records:
+        return Fence(CheckpointId(0), Generation(1), leader, CheckpointId(1), base)
+    tail = records[-1]
+    place = CheckpointId(tail.id + 1)
+    settled = tail.next_id - 1 if isinstance(tail, Fence) else tail.id
+    first = CheckpointId(settled + 1 if tail.leader == leader else settled + 1 + IDS_AHEAD_MAX)
+    generation = Generation(max(record.generation for record in records) + 1)
+    return Fence(place, generation, leader, max(first, next_id, CheckpointId(place + 1)), base)
+
+
+def opened(fence: Fence) -> Chain:
+    """The chain of a leader whose fence is in the store: all ids before ``next_id`` are settled."""
+    settled = CheckpointId(fence.next_id - 1)
+    return Chain(recorded=settled, last=settled)
 
 
 def voids(chain: Chain, below: CheckpointId, generation: Generation, leader: LeaderId) -> tuple[Record, ...]:

@@ -6,17 +6,20 @@ One rule: a closing job starts nothing and finishes all that was decided; only t
 from headgate.core import chain, coordinator, leadership, sinks, sweeping
 from headgate.core.effects import CreateRecord, Outcome, StopTask, Tell
 from headgate.core.evolve import evolve
-from headgate.core.ids import CheckpointId, Generation
+from headgate.core.ids import CheckpointId, Generation, RequestId
 from headgate.core.records import Fence
-from headgate.core.state import Ending, Phase, Turn
+from headgate.core.state import AT_REST, Ending, Phase, Turn
 
 
-def cancel(turn: Turn) -> None:
+def cancel(turn: Turn, request: RequestId) -> None:
     """A user wants the job to end. Without a generation there is nothing to end yet: get one first."""
-    state = turn.state
-    if state.phase in (Phase.RECOVERING, Phase.RUNNING):
+    if turn.state.phase in AT_REST:
+        turn.order(Tell(Outcome.REFUSED, "cancel refused: the job is not running here", request))
+        return
+    turn.state = evolve(turn.state, cancel=request)
+    if turn.state.phase in (Phase.RECOVERING, Phase.RUNNING):
         close(turn, Ending.CANCELLED)
-    elif state.phase is Phase.RESTARTING:
+    elif turn.state.phase is Phase.RESTARTING:
         leadership.read(turn)
 
 

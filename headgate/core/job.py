@@ -40,7 +40,6 @@ from headgate.core.events import (
     Ticked,
     TransactionCommitted,
 )
-from headgate.core.evolve import evolve
 from headgate.core.records import Kind
 from headgate.core.state import JobState, Phase, Request, Turn
 
@@ -95,8 +94,7 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
         case SavepointAsked(request, stop):
             coordinator.ask(turn, Request(request, Kind.SAVEPOINT, stop))
         case CancelAsked(request):
-            turn.state = evolve(state, cancel=request)
-            closing.cancel(turn)
+            closing.cancel(turn, request)
         case HoldAsked():
             sweeping.hold(turn, event)
         case _:

@@ -24,7 +24,7 @@ from headgate.core.events import (
     LeadershipWon,
 )
 from headgate.core.evolve import evolve
-from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId
+from headgate.core.ids import NO_CHECKPOINT, SinkId
 from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Restore
 from headgate.core.state import AT_REST, Ending, JobState, Phase, TaskState, Turn
 
@@ -83,7 +83,7 @@ def chain_read(turn: Turn, fact: ChainRead) -> None:
         chain=links,
         records=fact.records,
         completed=completed,
-        held=fact.held,
+        held=tuple(dict.fromkeys((*fact.held, *(asked.checkpoint for asked in state.holding if asked.held)))),
         copying=tuple(c.id for c in completed if c.kind is Kind.SAVEPOINT and c.id not in fact.copied),
     )
     turn.order(CreateRecord(state.leader, fence))
@@ -103,7 +103,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         state,
         phase=Phase.RECOVERING,
         generation=fence.generation,
-        chain=evolve(state.chain, last=CheckpointId(fence.next_id - 1)),
+        chain=chain.opened(fence),
         next_id=fence.next_id,
         restore=Restore(),
         records=(),
@@ -129,7 +129,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         turn.order(CopySavepoint(state.leader, savepoint))
     recovered(turn)
     if state.cancel is not None:
-        closing.cancel(turn)
+        closing.cancel(turn, state.cancel)
 
 
 def _first_run(start: StartTask) -> TaskState:

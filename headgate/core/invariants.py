@@ -1,0 +1,127 @@
+"""What must hold in every state.
+
+One rule: one function, ``check``, looks at a whole state, and the driver, the tests and the simulator call the same one.
+It raises ``ProtocolError`` with the story so far; a state that passes can be stepped from.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from headgate.core.chain import IDS_AHEAD_MAX
+from headgate.core.commit import SinkState
+from headgate.core.coordinator import REQUESTS_MAX
+from headgate.core.errors import ProtocolError
+from headgate.core.ids import NO_BATCH, SinkId
+from headgate.core.records import CompletedCheckpoint, Fence, Kind
+from headgate.core.settings import Mode
+from headgate.core.state import STORY_MAX, JobState, PendingCheckpoint, Phase
+from headgate.core.sweeping import HOLDS_MAX
+
+
+def check(state: JobState) -> None:
+    """Raise unless everything holds that must hold."""
+    broken = next(violations(state), None)
+    if broken is not None:
+        raise ProtocolError(f"invariant broken: {broken}", state.story)
+
+
+def violations(state: JobState) -> Iterator[str]:
+    """Everything that does not hold, in words."""
+    yield from _of_bounds(state)
+    yield from _of_chain(state)
+    yield from _of_channels(state)
+    for pending in state.pending:
+        yield from _of_checkpoint(state, pending)
+    yield from _of_order(state)
+    for name, sink in state.sinks.items():
+        yield from _of_sink(state, name, sink)
+
+
+def _of_bounds(state: JobState) -> Iterator[str]:
+    if len(state.pending) > state.settings.concurrent_max:
+        yield f"{len(state.pending)} checkpoints are under way, {state.settings.concurrent_max} are allowed"
+    if len(state.requests) > REQUESTS_MAX or len(state.holding) > HOLDS_MAX or len(state.story) > STORY_MAX:
+        yield "a queue is longer than its bound"
+    if state.pending and state.phase is not Phase.RUNNING:
+        yield f"a checkpoint is under way while the job is {state.phase.value}"
+
+
+def _of_chain(state: JobState) -> Iterator[str]:
+    chain = state.chain
+    numbers = [record.id for record in chain.queue]
+    if numbers != sorted(set(numbers)) or (numbers and (numbers[0] <= chain.recorded or numbers[-1] > chain.last)):
+        yield f"records {numbers} wait to be created after {chain.recorded}, through {chain.last}"
+    for record in chain.queue:
+        if record.leader != state.leader:
+            yield f"record {record.id} in our queue is {record.leader}'s"
+        if not isinstance(record, Fence) and record.generation != state.generation:
+            yield f"record {record.id} is of generation {record.generation}, we are {state.generation}"
+    for pending in state.pending:
+        if not chain.last < pending.id < state.next_id:
+            yield f"checkpoint {pending.id} is under way, but ids {chain.last} to {state.next_id} are not yet settled"
+    if state.phase is Phase.RUNNING and state.next_id > chain.recorded + IDS_AHEAD_MAX + 1:
+        yield f"id {state.next_id} is too far past the last record, {chain.recorded}"
+    completed = [checkpoint.id for checkpoint in state.completed]
+    if completed != sorted(set(completed)):
+        yield f"completed checkpoints are out of order: {completed}"
+
+
+def _of_channels(state: JobState) -> Iterator[str]:
+    for task in state.tasks:
+        inputs = state.graph.inputs[task]
+        for channel, consumed in zip(inputs, state.tasks[task].boundary.positions, strict=True):
+            gate = state.gates[channel.id]
+            committed = state.tasks[channel.upstream].boundary.batch
+            if not NO_BATCH <= consumed <= gate <= committed:
+                yield f"channel {channel.id}: consumed {consumed}, gate {gate}, committed {committed}"
+
+
+def _of_checkpoint(state: JobState, pending: PendingCheckpoint) -> Iterator[str]:
+    for task, cut in pending.cuts.items():
+        if cut.boundary.batch > state.tasks[task].boundary.batch:
+            yield f"checkpoint {pending.id} cuts {task} at {cut.boundary.batch}, which is not committed"
+        for channel, consumed in zip(state.graph.inputs[task], cut.boundary.positions, strict=True):
+            barrier = pending.cuts.get(channel.upstream)
+            if barrier is None:
+                if not pending.unaligned:
+                    yield f"checkpoint {pending.id} cuts {task} before a barrier stands on {channel.id}"
+                continue
+            stands = barrier.boundary.batch
+            if consumed > stands and state.settings.mode is not Mode.AT_LEAST_ONCE:
+                yield f"checkpoint {pending.id} cuts {task} at {consumed} of {channel.id}, past the barrier at {stands}"
+            if consumed < stands and not pending.unaligned:
+                yield f"checkpoint {pending.id} cuts {task} at {consumed} of {channel.id}, before the barrier at {stands}"
+    for task in pending.acknowledged:
+        if task not in pending.cuts:
+            yield f"{task} acknowledged checkpoint {pending.id} without having been cut"
+    if pending.kind is Kind.SAVEPOINT and pending.unaligned:
+        yield f"savepoint {pending.id} is unaligned"
+
+
+def _of_order(state: JobState) -> Iterator[str]:
+    for earlier, later in pairwise(state.pending):
+        if earlier.id >= later.id:
+            yield f"checkpoints {earlier.id} and {later.id} are out of order"
+        for task, cut in later.cuts.items():
+            if task not in earlier.cuts:
+                yield f"checkpoint {later.id} cuts {task} before checkpoint {earlier.id} does"
+            elif earlier.cuts[task].boundary.batch > cut.boundary.batch:
+                yield f"checkpoint {later.id} cuts {task} at an earlier batch than checkpoint {earlier.id} does"
+
+
+def _of_sink(state: JobState, name: SinkId, sink: SinkState) -> Iterator[str]:
+    committed = state.tasks[state.graph.owner[name]].boundary.batch
+    if sink.sealed_through > committed:
+        yield f"sink {name} has sealed through batch {sink.sealed_through}, only {committed} is committed"
+    if any(seal.through > committed for seal in sink.wanted):
+        yield f"sink {name} is to seal a batch that is not committed"
+    line = [transaction for _, transaction in sink.due] + list(sink.sealed)
+    for earlier, later in pairwise(line):
+        if (earlier.generation, earlier.checkpoint) >= (later.generation, later.checkpoint):
+            yield f"sink {name}: transactions {earlier.checkpoint} and {later.checkpoint} are out of order"
+        if earlier.generation == later.generation and earlier.through != later.after:
+            yield f"sink {name}: transaction {later.checkpoint} does not begin where {earlier.checkpoint} ends"
+    waiting = [record.id for record in state.chain.queue if isinstance(record, CompletedCheckpoint)]
+    for permit, transaction in sink.due:
+        if permit.checkpoint in waiting or permit.checkpoint < transaction.checkpoint:
+            yield f"sink {name} may commit {transaction.checkpoint} before its checkpoint is published"
