@@ -1,8 +1,8 @@
 """Publication and fencing: the chain of conditionally created records.
 
-One rule: records are created one at a time, in the order of their ids, each only if its id is free. Whoever wants to
-publish must have created every record of his own before, so one foreign record in the way, a fence, stops him for
-good. A create that failed is never believed: it may have landed, or may still land. It is repeated until the
+One rule: records are created one at a time, in the order of their ids and without a gap, each only if its id is free. A
+generation's ids begin where its fence says. So everybody knows the one place where a leader's next record would go, and
+a fence in that place stops him for good. A create that failed is never believed: it may have landed, or may still land. It is repeated until the
 store says "created" or shows who was first.
 
 A permit to commit is made here and nowhere else, from a record that the store is known to hold.
@@ -16,8 +16,8 @@ from headgate.core.ids import NO_CHECKPOINT, CheckpointId, Generation, LeaderId
 from headgate.core.records import CommitPermit, CompletedCheckpoint, Fence, Record, Void
 
 IDS_AHEAD_MAX = 8
-"""A leader uses no id further than this past the last one that is settled. So a new leader, who begins further ahead than
-that, uses none that his predecessor may have used without anybody writing it down."""
+"""A leader uses no id further than this past the last one that is settled. So a new leader, who begins further ahead,
+uses none that his predecessor may have used without anybody writing it down."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ def unclear(chain: Chain, generation: Generation, record: CheckpointId, retry_at
 
 
 def fence(records: tuple[Record, ...], leader: LeaderId, base: CheckpointId | None, next_id: CheckpointId) -> Fence:
-    """The record with which ``leader`` opens a generation, to be created right after the last record of the chain.
+    """The record with which ``leader`` opens a generation.
 
-    ``next_id`` is the first id that ``leader`` itself has not used. Who comes to a chain that somebody else has written
-    begins far enough ahead to use none that the other may have used.
+    It goes exactly where whoever wrote the last record would create his next one: that is what stops him. ``next_id`` is
+    the first id that ``leader`` itself has not used. Who comes to a chain that somebody else has written begins far enough
+    ahead to use none that the other may have used.
     """
     if not records:
         return Fence(CheckpointId(0), Generation(1), leader, CheckpointId(1), base)
     tail = records[-1]
-    place = CheckpointId(tail.id + 1)
-    settled = tail.next_id - 1 if isinstance(tail, Fence) else tail.id
-    first = CheckpointId(settled + 1 if tail.leader == leader else settled + 1 + IDS_AHEAD_MAX)
+    place = CheckpointId(tail.next_id if isinstance(tail, Fence) else tail.id + 1)
+    ahead = 1 if tail.leader == leader else IDS_AHEAD_MAX
     generation = Generation(max(record.generation for record in records) + 1)
-    return Fence(place, generation, leader, max(first, next_id, CheckpointId(place + 1)), base)
+    return Fence(place, generation, leader, max(CheckpointId(place + ahead), next_id), base)
 
 
 def opened(fence: Fence) -> Chain:

@@ -98,6 +98,7 @@ def started(turn: Turn, name: TaskId, boundary: Boundary, *, skipped: bool) -> N
         for sink in turn.state.graph.by_id[name].sinks:
             turn.order(AbortAttempts(turn.state.generation, sink, after, task.run))
     advance(turn, name, boundary)
+    drain(turn, name)
 
 
 def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:

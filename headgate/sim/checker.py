@@ -1,0 +1,233 @@
+"""What must hold in every world, whatever happens.
+
+One rule: the checker has a model of its own and uses none of the core's code. It looks at what became durable: records
+that landed, transactions that became visible, files that were deleted. It never asks the core what it thinks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headgate.sim.disk import Disk, Planned, TaskImage, weigh
+from headgate.sim.sink import SimSink
+
+
+class Scene(Protocol):
+    """What the checker can see of a world."""
+
+    disk: Disk
+    sinks: dict[str, SimSink]
+
+    def violation(self, what: str) -> None:
+        """Report something that must not be."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The job as the checker sees it: who reads whom, who writes which sink, how many records there are."""
+
+    mode: str
+    retained: int
+    channels: tuple[tuple[str, str, str], ...]
+    """Name, upstream, downstream."""
+    sinks: tuple[tuple[str, str], ...]
+    """Name, task."""
+    records: Mapping[str, int]
+
+
+class Checker:
+    """One world's judge."""
+
+    def __init__(self, scene: Scene, shape: Shape) -> None:
+        """Judge ``scene``, which runs a job of this ``shape``."""
+        self.scene = scene
+        self.shape = shape
+        self.chain: list[Any] = []
+        self.permitted: dict[tuple[str, int, int], int] = {}
+        """Transactions that a published checkpoint named, with that checkpoint."""
+        self.owner_of_id: dict[int, int] = {}
+        self.lost: dict[tuple[int, int], None] = {}
+        """Records that at-most-once may leave out."""
+        self.completed = 0
+
+    # -- the chain -------------------------------------------------------------------------------------------------
+
+    def created(self, record: Any) -> None:
+        """A record has landed in the store."""
+        for earlier in self.chain:
+            if earlier.id >= record.id:
+                self.scene.violation(f"record {record.id} landed after record {earlier.id}")
+            if earlier.generation > record.generation:
+                self.scene.violation(
+                    f"record {record.id} of generation {record.generation} landed behind one of {earlier.generation}"
+                )
+        self.chain = [*self.chain[-3:], record]
+        if hasattr(record, "transactions"):
+            self.completed += 1
+            self._completed(record)
+
+    def _completed(self, record: Any) -> None:
+        """A checkpoint is complete: its state must be exactly what came before its barriers."""
+        for transaction in record.transactions:
+            self.permitted.setdefault(
+                (transaction.sink, transaction.generation, transaction.checkpoint), int(record.id)
+            )
+        images = {snapshot.task: self._image(record, snapshot) for snapshot in record.tasks}
+        if self.shape.mode == "at-least-once" or any(image is None for image in images.values()):
+            return
+        for task, image in images.items():
+            expected = image.offset * (image.offset + 1) // 2
+            if image.read != expected:
+                self.scene.violation(f"checkpoint {record.id}: {task} has read other records than its offset says")
+        for held in record.channels:
+            self._channel(record, held, images[held.upstream], images[held.downstream])
+        for sink, task in self.shape.sinks:
+            self._sink(record, sink, images[task])
+
+    def _image(self, record: Any, snapshot: Any) -> Any:
+        work = self.scene.disk.works.get((record.generation, snapshot.task))
+        image = work.images.get(snapshot.batch) if work else None
+        if image is None:
+            self.scene.violation(
+                f"checkpoint {record.id} names batch {snapshot.batch} of {snapshot.task}, never committed"
+            )
+        return image
+
+    def _channel(self, record: Any, held: Any, upstream: TaskImage, downstream: TaskImage) -> None:
+        inputs = [name for name, _, down in self.shape.channels if down == held.downstream]
+        place = inputs.index(held.channel)
+        segments = self.scene.disk.segments.get((record.generation, held.channel), {})
+        in_flight = 0
+        for batch in range(held.after + 1, held.through + 1):
+            if batch not in segments:
+                self.scene.violation(f"checkpoint {record.id} holds segment {batch} of {held.channel}: it is not there")
+                return
+            in_flight += weigh(segments[batch])
+        taken = downstream.taken[place] + downstream.skipped[place]
+        if taken + in_flight != upstream.given:
+            self.scene.violation(
+                f"checkpoint {record.id}: {held.downstream} and what is in flight on {held.channel} "
+                f"are not what {held.upstream} put out"
+            )
+
+    def _sink(self, record: Any, name: str, image: TaskImage) -> None:
+        sink = self.scene.sinks[name]
+        total = sink.visible_sum
+        for transaction in record.transactions:
+            if transaction.sink == name:
+                weight = sink.weight(transaction.generation, transaction.checkpoint)
+                if weight is None:
+                    self.scene.violation(
+                        f"checkpoint {record.id} names transaction {transaction.checkpoint} of {name}: it is not there"
+                    )
+                    return
+                total += weight
+        if total != image.given:
+            self.scene.violation(f"checkpoint {record.id}: what {name} has and may commit is not what its task put out")
+
+    # -- orders --------------------------------------------------------------------------------------------------------
+
+    def numbered(self, checkpoint: int, generation: int) -> None:
+        """A checkpoint of this id is under way in this generation."""
+        if self.owner_of_id.setdefault(checkpoint, generation) != generation:
+            self.scene.violation(
+                f"id {checkpoint} is used by generations {self.owner_of_id[checkpoint]} and {generation}"
+            )
+
+    def commits(self, sink: str, generation: int, checkpoint: int) -> None:
+        """A transaction is about to become visible."""
+        if (sink, generation, checkpoint) not in self.permitted:
+            self.scene.violation(f"{sink} commits transaction {checkpoint} of generation {generation}, never published")
+
+    def lost_transaction(self, sink: str, checkpoint: int) -> None:
+        """A decided transaction is not there any more."""
+        self.scene.violation(f"{sink} cannot commit transaction {checkpoint}: it was thrown away")
+
+    def deletes(
+        self,
+        records: Mapping[int, Any],
+        held: Iterable[int],
+        doomed: tuple[int, ...],
+        files: tuple[str, ...],
+        *,
+        all_go: bool,
+    ) -> None:
+        """Records and files are about to be deleted."""
+        completed = [record for number, record in sorted(records.items()) if hasattr(record, "transactions")]
+        periodic = [record.id for record in completed if record.kind.value == "checkpoint"]
+        kept = {record.id for record in completed if record.kind.value == "savepoint"}
+        kept.update(held)
+        if not all_go:
+            kept.update(periodic[-self.shape.retained :])
+            kept.update(record.id for record in completed[-1:])
+        for number in doomed:
+            if number in kept or (number in records and not hasattr(records[number], "transactions")):
+                self.scene.violation(f"record {number} is deleted though it is kept")
+        needed: dict[str, int] = {}
+        for record in completed:
+            if record.id in kept:
+                for snapshot in record.tasks:
+                    needed.update(dict.fromkeys(snapshot.files, int(record.id)))
+                for part in record.channels:
+                    for batch in range(part.after + 1, part.through + 1):
+                        needed[f"{part.channel}/{record.generation}/{batch}"] = int(record.id)
+        for name in files:
+            if name in needed:
+                self.scene.violation(f"file {name} is deleted though checkpoint {needed[name]} is kept")
+
+    def skipped(
+        self,
+        task: str,
+        source: int,
+        numbers: range,
+        planned: Planned,
+        image: TaskImage,
+        inputs: tuple[str, ...],
+        generation: int,
+    ) -> None:
+        """At-most-once left a batch out: these records may be missing further down."""
+        del task
+        for number in numbers:
+            self.lost[source, number] = None
+        for index, channel in enumerate(inputs):
+            segments = self.scene.disk.segments.get((generation, channel), {})
+            for batch in range(image.positions[index] + 1, planned.positions[index] + 1):
+                for row in segments.get(batch, ()):
+                    self.lost[row[0], row[1]] = None
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finished(self) -> None:
+        """The job has come to its end: every record's effect at every sink, as often as the mode promises."""
+        for sink, task in self.shape.sinks:
+            counts = Counter((source, number, path) for source, number, path, _ in self.scene.sinks[sink].visible)
+            for source, path in self.paths(task):
+                for number in range(self.shape.records[source]):
+                    seen = counts.pop((int(source[1:]), number, path), 0)
+                    self._judge(sink, source, number, seen)
+            if counts:
+                self.scene.violation(f"{sink} has rows that no source gave: {sorted(counts)[:3]}")
+
+    def interrupted(self) -> None:
+        """The job was cancelled: nothing may be there twice."""
+        for sink, _ in self.shape.sinks:
+            counts = Counter(row[:3] for row in self.scene.sinks[sink].visible)
+            if self.shape.mode != "at-least-once" and any(seen > 1 for seen in counts.values()):
+                self.scene.violation(f"{sink} has rows twice after a cancellation")
+
+    def _judge(self, sink: str, source: str, number: int, seen: int) -> None:
+        mode = self.shape.mode
+        if seen == 1 or (mode == "at-least-once" and seen > 1):
+            return
+        if mode == "at-most-once" and seen == 0 and (int(source[1:]), number) in self.lost:
+            return
+        self.scene.violation(f"{sink} has record {number} of {source} {seen} times")
+
+    def paths(self, task: str) -> list[tuple[str, int]]:
+        """Every way from a source to this task: the source's task, and the code that rows of this way carry."""
+        found = [(task, 0)] if task in self.shape.records else []
+        for name, upstream, downstream in self.shape.channels:
+            if downstream == task:
+                found += [(source, path * 31 + int(name[1:]) + 1) for source, path in self.paths(upstream)]
+        return found

@@ -1,0 +1,337 @@
+"""How the simulated world carries out each order of the core.
+
+One rule: an order is a message too. It may come late, twice, or not at all; carrying it out twice does no more than once.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headgate.core import effects as e
+from headgate.core.events import (
+    ChainRead,
+    CommitFailed,
+    CreateUnclear,
+    FilesDeleted,
+    FilesListed,
+    HoldSet,
+    RecordCreated,
+    RecordTaken,
+    SavepointCopied,
+    SealFailed,
+    SinkSealed,
+    SnapshotDeclined,
+    SnapshotTaken,
+    StrangersAborted,
+    TransactionCommitted,
+)
+from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, TaskId
+from headgate.core.records import Record, StoredFile
+from headgate.sim.disk import TaskImage, Work
+from headgate.sim.query import Query
+
+if TYPE_CHECKING:
+    from headgate.sim.world import Process
+
+
+# -- queries -------------------------------------------------------------------------------------------------------
+
+
+def start_task(process: "Process", order: e.StartTask) -> None:
+    """Bring a query up, once the order has arrived."""
+    process.world.message(_start_task, process, order)
+
+
+def _start_task(process: "Process", order: e.StartTask) -> None:
+    if not process.alive:
+        return
+    there = process.queries.get(order.task)
+    if there is not None and (there.generation, there.run) >= (order.generation, order.run):
+        return
+    if there is not None:
+        there.kill(None)
+    world = process.world
+    if (order.generation, str(order.task)) not in world.disk.works:
+        _rebuild(process, order)
+    query = Query(process, order.generation, str(order.task), order.run, skip=order.skip)
+    query.slow = world.slow.get(str(order.task), 1)
+    process.queries[order.task] = query
+    world.at(2 + int(world.rng.random() * 10), query.start)
+
+
+def _rebuild(process: "Process", order: e.StartTask) -> None:
+    """Make a working directory from a snapshot and the segments in flight. Whatever is missing was deleted wrongly."""
+    world = process.world
+    inputs = len(order.positions)
+    image = TaskImage(-1, 0, 0, (-1,) * inputs, (0,) * inputs, (0,) * inputs, 0, 0, ())
+    snapshot = order.snapshot
+    if snapshot is not None:
+        gone = [name for name in snapshot.files if name not in world.disk.files]
+        for held in order.in_flight:
+            old, new = (snapshot.generation, str(held.channel)), (order.generation, str(held.channel))
+            gone += world.disk.rehome(old, new, held.after, held.through)
+        if gone:
+            world.violation(f"{order.task} cannot be restored: {gone[0]} is gone")
+            return
+        was = world.disk.works[snapshot.generation, str(order.task)].images[snapshot.batch]
+        image = TaskImage(
+            was.batch, 0, was.offset, order.positions, was.taken, was.skipped, was.read, was.given, was.files
+        )
+    world.disk.works[order.generation, str(order.task)] = Work(image)
+
+
+def stop_task(process: "Process", order: e.StopTask) -> None:
+    """Stop a query, at once or when it has nothing left to do."""
+    process.world.message(_stop_task, process, order)
+
+
+def _stop_task(process: "Process", order: e.StopTask) -> None:
+    query = process.queries.get(order.task)
+    if process.alive and query is not None and (query.generation, query.run) == (order.generation, order.run):
+        query.stop(drain=order.drain)
+
+
+def ask_task(process: "Process", order: e.AskTask) -> None:
+    """Ask a query where it stands."""
+    process.world.message(_ask_task, process, order)
+
+
+def _ask_task(process: "Process", order: e.AskTask) -> None:
+    query = process.queries.get(order.task)
+    same = query is not None and (query.generation, query.run) == (order.generation, order.run)
+    if process.alive and query is not None and same and query.up:
+        process.tell(query.report())
+
+
+def open_gate(process: "Process", order: e.OpenGate) -> None:
+    """Replace the small file that tells a reader how far it may go."""
+    process.world.message(_open_gate, process, order)
+
+
+def _open_gate(process: "Process", order: e.OpenGate) -> None:
+    gates = process.world.disk.gates
+    key = (order.generation, str(order.channel))
+    if process.alive and order.through > gates.get(key, -1):
+        gates[key] = order.through
+        reader = next(c.downstream for c in process.graph.channels if c.id == order.channel)
+        query = process.queries.get(reader)
+        if query is not None and query.generation == order.generation:
+            query.poke()
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------
+
+
+def take_snapshot(process: "Process", order: e.TakeSnapshot) -> None:
+    """Name the files of a committed batch. Reads only what is durable, so it needs no query."""
+    world = process.world
+    world.checker.numbered(order.checkpoint, order.generation)
+    world.message(_take_snapshot, process, order)
+
+
+def _take_snapshot(process: "Process", order: e.TakeSnapshot) -> None:
+    world = process.world
+    if not process.alive:
+        return
+    task = str(order.task)
+    if world.declines.get(task, 0) > 0:
+        world.declines[task] -= 1
+        process.tell(SnapshotDeclined(order.generation, order.checkpoint, order.task, "declined"))
+        return
+    works = world.disk.works
+    if (order.generation, task) not in works:
+        # A task that had finished before this generation began is not started again: its last state stands.
+        works[order.generation, task] = works[
+            max(g for g, name in works if name == task and g < order.generation), task
+        ]
+    image = works[order.generation, task].images.get(order.batch)
+    if image is None:
+        world.violation(f"a snapshot of {task} at batch {order.batch} is asked for, which was never committed")
+        return
+    answer = SnapshotTaken(order.generation, order.checkpoint, order.task, order.batch, image.files)
+    world.at(int(world.rng.random() * 8), process.tell, answer)
+
+
+def seal_sink(process: "Process", order: e.SealSink) -> None:
+    """Seal what the committed batches of a range wrote."""
+    process.world.message(_seal_sink, process, order)
+
+
+def _seal_sink(process: "Process", order: e.SealSink) -> None:
+    world = process.world
+    if not process.alive:
+        return
+    sink = world.sinks[order.sink]
+    if sink.failing_seals > 0:
+        sink.failing_seals -= 1
+        process.tell(SealFailed(order.generation, order.checkpoint, order.sink, "seal failed"))
+        return
+    work = world.disk.works[order.generation, str(process.graph.owner[order.sink])]
+    batches = [(batch, work.images[batch].run) for batch in range(order.after + 1, order.through + 1)]
+    sink.seal(order.generation, order.checkpoint, batches)
+    process.tell(SinkSealed(order.generation, order.checkpoint, order.sink, f"{order.generation}/{order.checkpoint}"))
+
+
+def commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
+    """Commit. It takes effect even if the process that asked for it is gone by then."""
+    process.world.message(_commit_transaction, process, order)
+
+
+def _commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
+    world = process.world
+    t = order.transaction
+    sink = world.sinks[t.sink]
+    fails = sink.failing_commits > 0
+    if fails:
+        sink.failing_commits -= 1
+    if not fails or world.rng.random() < 0.5:
+        world.checker.commits(str(t.sink), t.generation, t.checkpoint)
+        if not sink.commit(t.generation, t.checkpoint):
+            world.checker.lost_transaction(str(t.sink), t.checkpoint)
+    if fails:
+        process.tell(CommitFailed(order.generation, t.sink, t.generation, t.checkpoint, "no answer"))
+    else:
+        process.tell(TransactionCommitted(order.generation, t.sink, t.generation, t.checkpoint))
+
+
+def abort_attempts(process: "Process", order: e.AbortAttempts) -> None:
+    """Throw away what dead runs wrote."""
+    process.world.message(process.world.sinks[order.sink].abort_attempts, order.generation, order.after, order.run)
+
+
+def abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
+    """Throw away what earlier generations left."""
+    process.world.message(_abort_strangers, process, order)
+
+
+def _abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
+    process.world.sinks[order.sink].abort_strangers(order.below)
+    process.tell(StrangersAborted(order.generation, order.sink, order.below))
+
+
+# -- the store -----------------------------------------------------------------------------------------------------
+
+
+def read_chain(process: "Process", order: e.ReadChain) -> None:
+    """Read the records as they stand when the read arrives."""
+    process.world.message(_read_chain, process, order.leader)
+
+
+def _read_chain(process: "Process", leader: LeaderId) -> None:
+    store = process.world.store
+    held, copied = tuple(map(CheckpointId, store.held)), tuple(map(CheckpointId, store.copied))
+    process.tell(ChainRead(leader, store.read(), held, copied))
+
+
+def create_record(process: "Process", order: e.CreateRecord) -> None:
+    """Publish, fence, or void."""
+    leader = order.leader
+
+    def created(record: Record) -> None:
+        process.tell(RecordCreated(leader, record.generation, record.id))
+
+    def taken(record: Record) -> None:
+        process.tell(RecordTaken(leader, record))
+
+    def unclear(record: Record) -> None:
+        process.tell(CreateUnclear(leader, record.generation, record.id, "the store did not answer"))
+
+    process.world.store.create(order.record, created, taken, unclear)
+
+
+def copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
+    """Copy all that a savepoint names."""
+    process.world.message(_copy_savepoint, process, order)
+
+
+def _copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
+    world = process.world
+    if not process.alive:
+        return
+    record: Any = world.store.records.get(order.checkpoint)
+    files = [name for snapshot in record.tasks for name in snapshot.files] if record else []
+    if record is None or any(name not in world.disk.files for name in files):
+        world.violation(f"savepoint {order.checkpoint} cannot be copied: something of it is gone")
+        return
+    world.store.copied[order.checkpoint] = None
+    process.tell(SavepointCopied(order.leader, order.checkpoint))
+
+
+def set_hold(process: "Process", order: e.SetHold) -> None:
+    """Remember a hold."""
+    process.world.message(_set_hold, process, order)
+
+
+def _set_hold(process: "Process", order: e.SetHold) -> None:
+    if not process.alive:
+        return
+    if order.held:
+        process.world.store.held[order.checkpoint] = None
+    else:
+        process.world.store.held.pop(order.checkpoint, None)
+    process.tell(HoldSet(order.leader, order.checkpoint, order.held))
+
+
+def list_files(process: "Process", order: e.ListFiles) -> None:
+    """List everything."""
+    process.world.message(_list_files, process, order.generation)
+
+
+def _list_files(process: "Process", generation: Generation) -> None:
+    if process.alive:
+        files = tuple(
+            StoredFile(name, Generation(made), owner_id(owner), Batch(batch))
+            for name, (made, owner, batch) in process.world.disk.files.items()
+        )
+        process.tell(FilesListed(generation, files))
+
+
+def owner_id(owner: str) -> TaskId | ChannelId:
+    """The task or channel of this name."""
+    return TaskId(owner) if owner.startswith("t") else ChannelId(owner)
+
+
+def delete_files(process: "Process", order: e.DeleteFiles) -> None:
+    """Delete records, then files."""
+    process.world.message(_delete_files, process, order)
+
+
+def _delete_files(process: "Process", order: e.DeleteFiles) -> None:
+    world = process.world
+    if not process.alive:
+        return
+    world.checker.deletes(
+        world.store.records, tuple(world.store.held), order.records, order.files, all_go=process.state.burned
+    )
+    for number in order.records:
+        world.store.records.pop(number, None)
+    for name in order.files:
+        world.disk.delete(name)
+    process.tell(FilesDeleted(order.generation, order.records))
+
+
+def nothing(process: "Process", order: object) -> None:
+    """Orders that have no effect in a simulated world: answers, notices, and word to the user."""
+    del process, order
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    e.StartTask: start_task,
+    e.StopTask: stop_task,
+    e.AskTask: ask_task,
+    e.OpenGate: open_gate,
+    e.TakeSnapshot: take_snapshot,
+    e.AnswerAck: nothing,
+    e.AbortSnapshot: nothing,
+    e.NotifyCompleted: nothing,
+    e.SealSink: seal_sink,
+    e.CommitTransaction: commit_transaction,
+    e.AbortAttempts: abort_attempts,
+    e.AbortStrangers: abort_strangers,
+    e.ReadChain: read_chain,
+    e.CreateRecord: create_record,
+    e.CopySavepoint: copy_savepoint,
+    e.SetHold: set_hold,
+    e.ListFiles: list_files,
+    e.DeleteFiles: delete_files,
+    e.Tell: nothing,
+}

@@ -1,0 +1,273 @@
+"""A stand-in for one run of one Spark streaming query.
+
+One rule: it behaves as Spark does. It works in micro-batches: the input range is written down before the batch runs, a
+batch that fails is run again by the next run with the same range and maybe another outcome, and once committed nothing
+is taken back. It reads no further than its gates.
+"""
+
+from typing import TYPE_CHECKING
+
+from headgate.core.events import (
+    BatchCommitted,
+    BatchEntered,
+    OutputsWritten,
+    Reported,
+    SourceEnded,
+    TaskEnded,
+    TaskFailed,
+    TaskStarted,
+)
+from headgate.core.ids import Batch, Generation, Run, TaskId
+from headgate.core.records import Boundary
+from headgate.core.restart import Failure
+from headgate.sim.disk import Planned, Row, TaskImage, Work, weigh
+
+if TYPE_CHECKING:
+    from headgate.sim.world import Process
+
+IDLE_BATCH_CHANCE = 0.03
+"""How often a query with nothing to read runs a batch all the same, as Spark does for timers and watermarks."""
+
+
+class Query:
+    """One run of a task's query inside one leader's process."""
+
+    __slots__ = (
+        "alive",
+        "busy",
+        "draining",
+        "ended",
+        "failure",
+        "generation",
+        "inputs",
+        "outputs",
+        "process",
+        "run",
+        "sinks",
+        "skip",
+        "skipped",
+        "slow",
+        "source",
+        "task",
+        "told_end",
+        "total",
+        "up",
+        "work",
+    )
+
+    def __init__(self, process: "Process", generation: int, task: str, run: int, *, skip: bool) -> None:
+        """A run that is about to start. It reads and writes what ``process`` knows of the graph."""
+        graph = process.graph
+        self.process = process
+        self.generation = generation
+        self.task = task
+        self.run = run
+        self.skip = skip
+        self.inputs = tuple(channel.id for channel in graph.inputs[TaskId(task)])
+        self.outputs = tuple(channel.id for channel in graph.outputs[TaskId(task)])
+        self.sinks = graph.by_id[TaskId(task)].sinks
+        self.source = int(task[1:])
+        self.total = process.world.plan.records.get(TaskId(task), 0)
+        self.work: Work = process.world.disk.works[generation, task]
+        self.alive = True
+        self.up = False
+        self.busy = False
+        self.draining = False
+        self.ended = False
+        self.skipped = False
+        self.told_end = False
+        self.failure: Failure | None = None
+        self.slow = 1
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Come up: find out what is committed, and run again what was not."""
+        if not self.alive:
+            return
+        self.up = True
+        planned = self.work.planned
+        if planned is not None and self.skip:
+            self._skip(planned)
+            planned = None
+        self.process.tell(
+            TaskStarted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary(), self.skipped)
+        )
+        if planned is not None:
+            self.busy = True
+            self.process.world.at(self._pace(4), self._enter, planned)
+        else:
+            self.poke()
+
+    def kill(self, failure: Failure | None) -> None:
+        """Die. With a failure, Spark reports it."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.failure = failure
+        if failure is not None:
+            chance = self.process.world.rng.random()
+            self.process.tell(
+                TaskFailed(Generation(self.generation), TaskId(self.task), Run(self.run), failure, chance)
+            )
+
+    def stop(self, *, drain: bool) -> None:
+        """Stop at once, or once there is nothing left to do."""
+        if drain:
+            self.draining = True
+            self.poke()
+        elif self.alive:
+            self._end()
+
+    def _end(self) -> None:
+        self.alive = False
+        self.ended = True
+        self.process.tell(TaskEnded(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary()))
+
+    def report(self) -> Reported:
+        """All that this run has to say."""
+        return Reported(
+            Generation(self.generation),
+            TaskId(self.task),
+            Run(self.run),
+            self.boundary(),
+            source_ended=self.total > 0 and self.work.committed.offset >= self.total,
+            ended=self.ended,
+            failure=self.failure,
+            skipped=self.skipped,
+            chance=self.process.world.rng.random(),
+        )
+
+    def boundary(self) -> Boundary:
+        """Where the task stands on disk."""
+        image = self.work.committed
+        return Boundary(Batch(image.batch), image.positions)  # type: ignore[arg-type]
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def poke(self) -> None:
+        """Something may have changed: plan the next batch if there is anything to read."""
+        if self.busy or not self.alive or not self.up:
+            return
+        image = self.work.committed
+        world = self.process.world
+        rng = world.rng
+        gates = world.disk.gates
+        positions = []
+        data = False
+        for channel, position in zip(self.inputs, image.positions, strict=True):
+            room = gates.get((self.generation, channel), -1) - position
+            if room > 0:
+                data = True
+                position += room if rng.random() < 0.5 else 1 + int(rng.random() * room)  # noqa: PLW2901
+            positions.append(position)
+        offset = image.offset
+        if offset < self.total:
+            data = True
+            offset = min(self.total, offset + 1 + int(rng.random() * 3))
+        if not data:
+            if self.draining:
+                self._end()
+                return
+            if self.total and not self.told_end:
+                self.told_end = True
+                self.process.tell(SourceEnded(Generation(self.generation), TaskId(self.task), Run(self.run)))
+            if rng.random() > IDLE_BATCH_CHANCE:
+                return
+        self.busy = True
+        planned = Planned(image.batch + 1, offset, tuple(positions))
+        self.work.planned = planned
+        world.at(self._pace(6), self._enter, planned)
+
+    def _pace(self, base: int) -> int:
+        return (1 + int(self.process.world.rng.random() * base)) * self.slow
+
+    def _enter(self, planned: Planned) -> None:
+        if not self.alive:
+            return
+        boundary = Boundary(Batch(planned.batch), planned.positions)  # type: ignore[arg-type]
+        self.process.tell(BatchEntered(Generation(self.generation), TaskId(self.task), Run(self.run), boundary))
+        self.process.world.at(self._pace(10), self._write, planned)
+
+    def _write(self, planned: Planned) -> None:
+        if not self.alive:
+            return
+        world = self.process.world
+        image = self.work.committed
+        nonce = world.rng.getrandbits(31)
+        rows: list[Row] = []
+        taken = []
+        for index, channel in enumerate(self.inputs):
+            fresh = self._read(channel, image.positions[index], planned.positions[index])
+            taken.append(image.taken[index] + weigh(fresh))
+            code = int(channel[1:]) + 1
+            rows += [(s, number, path * 31 + code, tag * 7 ^ nonce) for s, number, path, tag in fresh]
+        numbers = range(image.offset, planned.offset)
+        rows += [(self.source, number, 0, nonce) for number in numbers]
+        self.work.written[planned.batch, self.run] = rows
+        for sink in self.sinks:
+            world.sinks[sink].write(self.generation, planned.batch, self.run, rows)
+        after = TaskImage(
+            batch=planned.batch,
+            run=self.run,
+            offset=planned.offset,
+            positions=planned.positions,
+            taken=tuple(taken),
+            skipped=image.skipped,
+            read=image.read + sum(numbers) + len(numbers),
+            given=image.given + weigh(rows),
+            files=world.disk.next_files(self.generation, self.task, image.files, planned.batch),
+        )
+        self.process.tell(
+            OutputsWritten(Generation(self.generation), TaskId(self.task), Run(self.run), Batch(planned.batch))
+        )
+        world.at(self._pace(4), self._commit, after, rows)
+
+    def _commit(self, image: TaskImage, rows: list[Row]) -> None:
+        if not self.alive:
+            return
+        world = self.process.world
+        world.disk.commit(self.generation, self.task, self.outputs, image, rows)
+        self.process.tell(
+            BatchCommitted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary())
+        )
+        world.at(self._pace(3), self._idle)
+
+    def _idle(self) -> None:
+        self.busy = False
+        self.poke()
+
+    def _read(self, channel: str, after: int, through: int) -> list[Row]:
+        segments = self.process.world.disk.segments.get((self.generation, channel), {})
+        rows: list[Row] = []
+        for batch in range(after + 1, through + 1):
+            segment = segments.get(batch)
+            if segment is None:
+                self.process.world.violation(f"{self.task} reads segment {batch} of {channel}, which is not there")
+            else:
+                rows += segment
+        return rows
+
+    def _skip(self, planned: Planned) -> None:
+        """At-most-once: the batch that was under way counts as committed, without having done anything."""
+        image = self.work.committed
+        world = self.process.world
+        skipped = tuple(
+            image.skipped[index] + weigh(self._read(channel, image.positions[index], planned.positions[index]))
+            for index, channel in enumerate(self.inputs)
+        )
+        numbers = range(image.offset, planned.offset)
+        world.checker.skipped(self.task, self.source, numbers, planned, image, self.inputs, self.generation)
+        after = TaskImage(
+            batch=planned.batch,
+            run=self.run,
+            offset=planned.offset,
+            positions=planned.positions,
+            taken=image.taken,
+            skipped=skipped,
+            read=image.read + sum(numbers) + len(numbers),
+            given=image.given,
+            files=world.disk.next_files(self.generation, self.task, image.files, planned.batch),
+        )
+        world.disk.commit(self.generation, self.task, self.outputs, after, [])
+        self.skipped = True

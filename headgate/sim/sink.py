@@ -1,0 +1,71 @@
+"""A sink with transactions, as a file system, a broker or a database would offer them.
+
+One rule: readers see only what was committed. A part is what one attempt of one batch wrote; a seal gathers the parts of
+the batches that count; a commit shows them, once, however often it is asked for; what is thrown away is gone.
+"""
+
+from headgate.sim.disk import Row, weigh
+
+
+class SimSink:
+    """One sink of the simulated world."""
+
+    def __init__(self, name: str) -> None:
+        """Begin empty."""
+        self.name = name
+        self.parts: dict[tuple[int, int, int], list[Row]] = {}
+        """By generation, batch and run."""
+        self.sealed: dict[tuple[int, int], list[Row]] = {}
+        """By generation and checkpoint."""
+        self.committed: dict[tuple[int, int], None] = {}
+        self.visible: list[Row] = []
+        self.visible_sum = 0
+        self.failing_commits = 0
+        self.failing_seals = 0
+
+    def write(self, generation: int, batch: int, run: int, rows: list[Row]) -> None:
+        """One attempt of one batch writes its part."""
+        self.parts[generation, batch, run] = rows
+
+    def seal(self, generation: int, checkpoint: int, batches: list[tuple[int, int]]) -> None:
+        """Gather the parts of these (batch, run) into one transaction. A repeat changes nothing."""
+        key = (generation, checkpoint)
+        if key in self.sealed or key in self.committed:
+            return
+        rows: list[Row] = []
+        for batch, run in batches:
+            rows += self.parts.pop((generation, batch, run), ())
+        self.sealed[key] = rows
+
+    def commit(self, generation: int, checkpoint: int) -> bool:
+        """Show a sealed transaction. False if there is none: it was thrown away, or never sealed."""
+        key = (generation, checkpoint)
+        if key in self.committed:
+            return True
+        rows = self.sealed.pop(key, None)
+        if rows is None:
+            return False
+        self.committed[key] = None
+        self.visible += rows
+        self.visible_sum += weigh(rows)
+        return True
+
+    def abort_attempts(self, generation: int, after: int, run: int) -> None:
+        """Throw away the parts that earlier runs wrote for batches after ``after``."""
+        doomed = [key for key in self.parts if key[0] == generation and key[1] > after and key[2] < run]
+        for key in doomed:
+            del self.parts[key]
+
+    def abort_strangers(self, below: int) -> None:
+        """Throw away whatever earlier generations left."""
+        for part in [key for key in self.parts if key[0] < below]:
+            del self.parts[part]
+        for transaction in [key for key in self.sealed if key[0] < below]:
+            del self.sealed[transaction]
+
+    def weight(self, generation: int, checkpoint: int) -> int | None:
+        """The sum over a transaction that is not visible yet; 0 if it is; None if there is none."""
+        if (generation, checkpoint) in self.committed:
+            return 0
+        rows = self.sealed.get((generation, checkpoint))
+        return None if rows is None else weigh(rows)

@@ -1,0 +1,80 @@
+"""The store of records, with all the ways in which a write can go wrong.
+
+One rule: a create is conditional and atomic: whoever comes first has the id. Everything else is open: an answer may be
+lost, a write that failed may have landed, and one that failed may still land long after.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from headgate.core.records import Record
+
+
+class Clock(Protocol):
+    """What the store needs of the world."""
+
+    rng: Random
+
+    def at(self, delay_ms: int, act: Callable[..., None], *args: object) -> None:
+        """Do something later."""
+
+
+class Store:
+    """The chain, the holds and the savepoints' copies."""
+
+    def __init__(self, clock: Clock, on_create: Callable[[Record], None]) -> None:
+        """``on_create`` sees each record at the moment it lands."""
+        self.clock = clock
+        self.on_create = on_create
+        self.records: dict[int, Record] = {}
+        self.ever: dict[int, Record] = {}
+        self.held: dict[int, None] = {}
+        self.copied: dict[int, None] = {}
+        self.trouble = 0
+
+    def create(
+        self,
+        record: Record,
+        created: Callable[[Record], None],
+        taken: Callable[[Record], None],
+        unclear: Callable[[Record], None],
+    ) -> None:
+        """Try to create a record; one of the three is called, or none."""
+        rng = self.clock.rng
+        latency = 1 + int(rng.random() * 6)
+        if not self.trouble or rng.random() > 0.2 * self.trouble:
+            self.clock.at(latency, self._land, record, created, taken)
+            return
+        way = rng.random()
+        if way < 0.25:
+            self.clock.at(latency, unclear, record)
+        elif way < 0.5:
+            self.clock.at(latency, self._land, record, _ignore, _ignore)
+            self.clock.at(latency + int(rng.random() * 4), unclear, record)
+        elif way < 0.75:
+            self.clock.at(latency, unclear, record)
+            self.clock.at(latency + int(rng.random() * 300), self._land, record, _ignore, _ignore)
+        elif way < 0.9:
+            self.clock.at(latency, self._land, record, _ignore, _ignore)
+        else:
+            self.clock.at(latency + int(rng.random() * 200), self._land, record, created, taken)
+
+    def _land(self, record: Record, created: Callable[[Record], None], taken: Callable[[Record], None]) -> None:
+        there = self.records.get(record.id)
+        if there is not None:
+            taken(there)
+            return
+        self.records[record.id] = record
+        if record.id not in self.ever:
+            self.ever[record.id] = record
+            self.on_create(record)
+        created(record)
+
+    def read(self) -> tuple[Record, ...]:
+        """All records, in the order of ids."""
+        return tuple(self.records[number] for number in sorted(self.records))
+
+
+def _ignore(_: Record) -> None:
+    """Nobody hears of it."""

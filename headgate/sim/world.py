@@ -1,0 +1,435 @@
+"""One world: the clock, the messages, and the processes that lead.
+
+One rule: nothing happens but what stands in the queue, and the queue is ordered by time and by who came first. A world
+ends when the job does, or when something happened that must not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from random import Random
+
+from headgate.core import invariants, timing
+from headgate.core.effects import Effect
+from headgate.core.errors import CoreError
+from headgate.core.events import (
+    BatchCommitted,
+    BatchEntered,
+    CancelAsked,
+    CheckpointAsked,
+    Event,
+    HoldAsked,
+    LeadershipLost,
+    LeadershipWon,
+    OutputsWritten,
+    SavepointAsked,
+    Ticked,
+)
+from headgate.core.graph import Graph, Operator
+from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, RequestId
+from headgate.core.job import step
+from headgate.core.records import Restore
+from headgate.core.restart import Failure, FailureClass
+from headgate.core.state import Ending, JobState, Phase
+from headgate.sim.checker import Checker, Shape
+from headgate.sim.disk import Disk
+from headgate.sim.perform import HANDLERS
+from headgate.sim.plan import CALM_MS, TROUBLE_MS, Fault, Plan
+from headgate.sim.query import Query
+from headgate.sim.sink import SimSink
+from headgate.sim.store import Store
+
+CHECK_EVERY = 24
+"""The invariants are checked after every so many steps of the core, and at the end."""
+FREQUENT = (BatchEntered, OutputsWritten, BatchCommitted)
+ELECTION_MS = 25
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a world."""
+
+    seed: int
+    violations: tuple[str, ...]
+    events: int
+    crashes: int
+    completed_checkpoints: int
+    ending: str
+
+
+class Process:
+    """One process that leads, or believes that it does: the core, and the queries of its driver."""
+
+    def __init__(self, world: "World", name: str, graph: Graph) -> None:
+        """A process that has not heard of its leadership yet."""
+        self.world = world
+        self.name = name
+        self.graph = graph
+        self.alive = True
+        self.state = JobState(graph=graph, settings=world.plan.settings, now_ms=world.now)
+        self.queries: dict[str, Query] = {}
+        self.tick_at: int | None = None
+        self.steps = 0
+
+    def tell(self, event: Event) -> None:
+        """A fact is on its way to the core of this process."""
+        self.world.message(self.take, event)
+
+    def take(self, event: Event) -> None:
+        """The core takes in a fact, and its orders are carried out."""
+        if not self.alive:
+            return
+        if type(event) not in FREQUENT and self.state.now_ms != self.world.now and type(event) is not Ticked:
+            self._step(Ticked(self.world.now))
+        self._step(event)
+        self._wake()
+        if self is self.world.official:
+            self.world.supervise()
+
+    def _step(self, event: Event) -> None:
+        if not self.alive:
+            return
+        world = self.world
+        if world.log is not None:
+            world.log.append(f"{world.now:>6} {self.name} < {event}")
+        try:
+            self.state, effects = step(self.state, event)
+            self.steps += 1
+            if self.steps % CHECK_EVERY == 0:
+                invariants.check(self.state)
+        except CoreError as error:
+            world.violation(f"{type(error).__name__}: {error}")
+            return
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        world = self.world
+        if not self.alive:
+            return
+        world.effects += 1
+        if world.crash_before == world.effects:
+            world.crash(self)
+            return
+        if world.log is not None:
+            world.log.append(f"{world.now:>6} {self.name} > {effect}")
+        if world.on_effect is not None:
+            world.on_effect(world, self, effect)
+        HANDLERS[type(effect)](self, effect)
+        if world.crash_after == world.effects:
+            world.crash(self)
+
+    def _wake(self) -> None:
+        """See to it that the clock ticks when the core wants to hear it."""
+        if not self.alive:
+            return
+        deadline = timing.next_deadline(self.state)
+        if deadline is not None and (self.tick_at is None or deadline < self.tick_at):
+            self.tick_at = max(deadline, self.world.now)
+            self.world.at(self.tick_at - self.world.now, self._tick, self.tick_at)
+
+    def _tick(self, due: int) -> None:
+        if self.tick_at == due:
+            self.tick_at = None
+            self.take(Ticked(self.world.now))
+
+
+class World:
+    """Everything there is."""
+
+    def __init__(self, plan: Plan, log: list[str] | None = None) -> None:
+        """Set the scene; nothing has happened yet."""
+        self.plan = plan
+        self.log = log
+        self.rng = Random(plan.seed * 2 + 1)
+        self.now = 0
+        self.events = 0
+        self.effects = 0
+        self.crashes = 0
+        self.violations: list[str] = []
+        self.over = False
+        self.ending = ""
+        self.weather = 0
+        self.declines: dict[str, int] = {}
+        self.slow: dict[str, int] = {}
+        self.crash_before = -1
+        self.crash_after = -1
+        self.on_effect: Callable[[World, Process, Effect], None] | None = None
+        self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
+        self._number = 0
+        self.disk = Disk()
+        self.sinks = {str(sink): SimSink(str(sink)) for sink in plan.graph.owner}
+        self.checker = Checker(self, _shape(plan))
+        self.store = Store(self, self.checker.created)
+        self.graph = plan.graph
+        self.renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
+        self.processes: list[Process] = []
+        self.official: Process | None = None
+        self._electing = False
+        self._requests = 0
+
+    # -- time and messages ---------------------------------------------------------------------------------------------
+
+    def at(self, delay_ms: int, act: Callable[..., None], *args: object) -> None:
+        """Do something later."""
+        self._number += 1
+        heappush(self._queue, (self.now + delay_ms, self._number, act, args))
+
+    def message(self, act: Callable[..., None], *args: object) -> None:
+        """Send something that may be late, come twice, be overtaken, or get lost."""
+        rng = self.rng
+        if self.weather:
+            chance = rng.random()
+            if chance < 0.05 * self.weather:
+                return
+            if chance < 0.1 * self.weather:
+                self.at(1 + int(rng.random() * 60), act, *args)
+            self.at(1 + int(rng.random() * 12 * self.weather), act, *args)
+            return
+        self.at(1 if rng.random() < 0.7 else 2, act, *args)
+
+    def run(self) -> Verdict:
+        """Let the world run to its end."""
+        for fault in self.plan.faults:
+            self.at(fault.at_ms, self._strike, fault)
+        self.at(TROUBLE_MS, self._calm)
+        self.elect()
+        queue = self._queue
+        deadline = TROUBLE_MS + CALM_MS
+        while queue and not self.over:
+            self.now, _, act, args = heappop(queue)
+            self.events += 1
+            act(*args)
+            if self.now > deadline:
+                self.violation(f"no progress: the job has not ended {CALM_MS} ms after the last fault")
+        if not self.over:
+            self.violation("no progress: nothing is left to happen, and the job has not ended")
+        return Verdict(
+            seed=self.plan.seed,
+            violations=tuple(self.violations),
+            events=self.events,
+            crashes=self.crashes,
+            completed_checkpoints=self.checker.completed,
+            ending=self.ending,
+        )
+
+    def violation(self, what: str) -> None:
+        """Something happened that must not. The world ends here."""
+        self.violations.append(f"at {self.now} ms: {what}")
+        if self.log is not None:
+            self.log.append(f"{self.now:>6} VIOLATION {what}")
+        self.over = True
+
+    # -- leadership ----------------------------------------------------------------------------------------------------
+
+    def elect(self) -> None:
+        """Let a new process lead. Whoever led before may not know."""
+        self._electing = False
+        if self.over:
+            return
+        process = Process(self, f"L{len(self.processes)}", self.graph)
+        self.processes.append(process)
+        self.official = process
+        process.take(LeadershipWon(LeaderId(process.name), Restore(renamed=self._renames())))
+
+    def _renames(self) -> tuple[tuple[OperatorUid, OperatorUid], ...]:
+        """What to call the operators of the newest checkpoint, if it does not know the job's present names."""
+        newest = next((r for r in reversed(self.store.read()) if hasattr(r, "transactions")), None)
+        known = {uid: None for snapshot in newest.tasks for uid in snapshot.operators} if newest else {}
+        return tuple((old, new) for old, new in self.renamed if old in known and new not in known)
+
+    def supervise(self) -> None:
+        """See whether the job has come to its end, or needs a new leader."""
+        process = self.official
+        if process is None or self.over or self._electing:
+            return
+        phase, ending = process.state.phase, process.state.ending
+        if phase is Phase.CLOSED and ending in (Ending.FINISHED, Ending.CANCELLED):
+            self._end(process, ending)
+        elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:
+            self._electing = True
+            self.at(ELECTION_MS, self.elect)
+
+    def _end(self, process: Process, ending: Ending) -> None:
+        self.ending = ending.value
+        self.over = True
+        try:
+            invariants.check(process.state)
+        except CoreError as error:
+            self.violation(str(error))
+        if ending is Ending.FINISHED:
+            self.checker.finished()
+        else:
+            self.checker.interrupted()
+
+    def crash(self, process: Process) -> None:
+        """A process dies, and its queries with it. What it had sent is on its way."""
+        if not process.alive:
+            return
+        self.crashes += 1
+        process.alive = False
+        if self.log is not None:
+            self.log.append(f"{self.now:>6} {process.name} dies")
+        for query in process.queries.values():
+            query.kill(None)
+        self.supervise()
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        if self.log is not None:
+            self.log.append(f"{self.now:>6} FAULT {fault}")
+        _FAULTS[fault.kind](self, fault)
+
+    def _calm(self) -> None:
+        """From here on nothing goes wrong any more, and nobody believes what is not so."""
+        self.weather = self.store.trouble = 0
+        self.declines.clear()
+        self.crash_before = self.crash_after = -1
+        for sink in self.sinks.values():
+            sink.failing_commits = sink.failing_seals = 0
+        for name in list(self.slow):
+            self._slow(name, 1)
+        for process in self.processes:
+            if process is not self.official:
+                process.take(LeadershipLost(LeaderId(process.name)))
+        self.supervise()
+
+    def _slow(self, task: str, factor: int) -> None:
+        self.slow[task] = factor
+        for process in self.processes:
+            if task in process.queries:
+                process.queries[task].slow = factor
+
+    def fail_task(self, fault: Fault, kind: FailureClass) -> None:
+        """A query of the leader dies."""
+        query = self.official.queries.get(fault.target) if self.official else None
+        if query is not None and query.alive:
+            self.crashes += 1
+            query.kill(Failure(kind, fault.kind))
+
+    def crash_executor(self, fault: Fault) -> None:
+        """An executor dies under some of the queries."""
+        for task in self.graph.tasks:
+            if self.rng.random() < 0.6:
+                self.fail_task(replace(fault, target=str(task.id)), FailureClass.LOST_EXECUTOR)
+
+    def crash_leader(self, _: Fault) -> None:
+        """The leader's process dies."""
+        if self.official is not None:
+            self.crash(self.official)
+
+    def crash_at_effect(self, fault: Fault) -> None:
+        """The leader dies just before, or just after, one of the orders it is about to carry out."""
+        if fault.lasting_ms % 2:
+            self.crash_before = self.effects + fault.amount
+        else:
+            self.crash_after = self.effects + fault.amount
+
+    def usurp(self, fault: Fault) -> None:
+        """Another process is made leader while this one still believes it leads; it hears of it later, or never."""
+        before = self.official
+        if before is None or self._electing:
+            return
+        self.elect()
+        if fault.amount % 2:
+            self.at(fault.lasting_ms, before.take, LeadershipLost(LeaderId(before.name)))
+
+    def storm(self, fault: Fault) -> None:
+        """Messages are lost, late, doubled and overtaken for a while."""
+        self.weather = fault.amount
+        self.at(fault.lasting_ms, self._clear, "weather")
+
+    def store_trouble(self, fault: Fault) -> None:
+        """Writes to the store go wrong for a while."""
+        self.store.trouble = min(4, fault.amount)
+        self.at(fault.lasting_ms, self._clear, "store")
+
+    def _clear(self, what: str) -> None:
+        if what == "weather":
+            self.weather = 0
+        else:
+            self.store.trouble = 0
+
+    def slow_task(self, fault: Fault) -> None:
+        """A task is slow for a while."""
+        self._slow(fault.target, fault.amount)
+        self.at(fault.lasting_ms, self._slow, fault.target, 1)
+
+    def commit_trouble(self, fault: Fault) -> None:
+        """The next commits of a sink fail, or seem to."""
+        self.sinks[fault.target].failing_commits += fault.amount
+
+    def seal_trouble(self, fault: Fault) -> None:
+        """The next seals of a sink fail."""
+        self.sinks[fault.target].failing_seals += fault.amount
+
+    def decline(self, fault: Fault) -> None:
+        """A task declines the next snapshots."""
+        self.declines[fault.target] = fault.amount
+
+    def ask(self, fault: Fault) -> None:
+        """A user asks for something."""
+        if self.official is None:
+            return
+        self._requests += 1
+        request = RequestId(f"r{self._requests}")
+        completed = self.official.state.completed
+        some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
+        event: Event = {
+            "ask-checkpoint": CheckpointAsked(request),
+            "ask-savepoint": SavepointAsked(request),
+            "ask-stop": SavepointAsked(request, stop=True),
+            "ask-cancel": CancelAsked(request),
+            "ask-hold": HoldAsked(request, some),
+            "ask-release": HoldAsked(request, some, held=False),
+        }[fault.kind]
+        self.official.take(event)
+
+    def change_job(self, fault: Fault) -> None:
+        """The next leader comes with a changed job: one operator renamed, one task rescaled."""
+        victim = fault.amount % len(self.graph.tasks)
+        task = self.graph.tasks[victim]
+        if any(old == uid.uid or new == uid.uid for old, new in self.renamed for uid in task.operators):
+            return
+        fresh = OperatorUid(f"{task.operators[0].uid}x")
+        changed = replace(task, operators=(Operator(fresh, stateful=True),), partitions=task.partitions % 4 + 1)
+        tasks = tuple(changed if other.id == task.id else other for other in self.graph.tasks)
+        self.graph = Graph(tasks, self.graph.channels)
+        self.renamed = (*self.renamed, (task.operators[0].uid, fresh))
+        self.crash_leader(fault)
+
+
+_FAULTS: dict[str, Callable[[World, Fault], None]] = {
+    "crash-task": lambda world, fault: world.fail_task(fault, FailureClass.EXTERNAL),
+    "fail-user": lambda world, fault: world.fail_task(fault, FailureClass.USER),
+    "fail-internal": lambda world, fault: world.fail_task(fault, FailureClass.INTERNAL),
+    "crash-executor": World.crash_executor,
+    "crash-leader": World.crash_leader,
+    "crash-at-effect": World.crash_at_effect,
+    "usurp": World.usurp,
+    "weather": World.storm,
+    "store-trouble": World.store_trouble,
+    "slow-task": World.slow_task,
+    "commit-trouble": World.commit_trouble,
+    "seal-trouble": World.seal_trouble,
+    "decline": World.decline,
+    "ask-checkpoint": World.ask,
+    "ask-savepoint": World.ask,
+    "ask-stop": World.ask,
+    "ask-cancel": World.ask,
+    "ask-hold": World.ask,
+    "ask-release": World.ask,
+    "change-job": World.change_job,
+}
+
+
+def _shape(plan: Plan) -> Shape:
+    graph = plan.graph
+    return Shape(
+        mode=plan.settings.mode.value,
+        retained=plan.settings.retained,
+        channels=tuple((str(c.id), str(c.upstream), str(c.downstream)) for c in graph.channels),
+        sinks=tuple((str(sink), str(task)) for sink, task in graph.owner.items()),
+        records={str(task): count for task, count in plan.records.items()},
+    )

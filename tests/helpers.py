@@ -1,0 +1,125 @@
+"""Short ways to build what tests talk about. Names and numbers go in plain and come out as the core's own types."""
+
+from typing import Any
+
+from headgate.core.chain import Chain
+from headgate.core.commit import SinkState
+from headgate.core.evolve import evolve
+from headgate.core.graph import Channel, Graph, Operator, Task
+from headgate.core.ids import (
+    NO_BATCH,
+    Batch,
+    ChannelId,
+    CheckpointId,
+    Generation,
+    LeaderId,
+    OperatorUid,
+    Run,
+    SinkId,
+    TaskId,
+)
+from headgate.core.records import (
+    Boundary,
+    CompletedCheckpoint,
+    Fence,
+    InFlight,
+    Kind,
+    Record,
+    TaskSnapshot,
+    Transaction,
+    Void,
+)
+from headgate.core.settings import Settings
+from headgate.core.state import JobState, Phase, TaskState
+
+ALICE = LeaderId("alice")
+BOB = LeaderId("bob")
+
+
+def operators(*uids: str, stateful: bool = True) -> tuple[Operator, ...]:
+    return tuple(Operator(OperatorUid(uid), stateful) for uid in uids)
+
+
+def channel(upstream: str, downstream: str, name: str = "") -> Channel:
+    """The channel ``upstream>downstream``, unless it is given another name."""
+    return Channel(ChannelId(name or f"{upstream}>{downstream}"), TaskId(upstream), TaskId(downstream))
+
+
+def task(name: str, *, sinks: tuple[str, ...] = (), source: bool = False, uids: tuple[str, ...] | None = None) -> Task:
+    """A task whose one operator, unless others are named, is stateful and has the uid ``name-op``."""
+    chained = operators(*(uids if uids is not None else (f"{name}-op",)))
+    return Task(TaskId(name), chained, tuple(SinkId(sink) for sink in sinks), has_source=source)
+
+
+def line(*names: str) -> Graph:
+    """Tasks one after the other. The first reads a source, the last writes the sink ``out``."""
+    tasks = tuple(task(n, source=n == names[0], sinks=("out",) if n == names[-1] else ()) for n in names)
+    return Graph(tasks, tuple(channel(up, down) for up, down in zip(names, names[1:], strict=False)))
+
+
+def void(number: int, generation: int = 1, leader: LeaderId = ALICE) -> Void:
+    return Void(CheckpointId(number), Generation(generation), leader)
+
+
+def fence(
+    number: int, generation: int, next_id: int, *, leader: LeaderId = ALICE, base: CheckpointId | None = None
+) -> Fence:
+    return Fence(CheckpointId(number), Generation(generation), leader, CheckpointId(next_id), base)
+
+
+def transaction(checkpoint: int, after: int, through: int, *, generation: int = 1, sink: str = "out") -> Transaction:
+    return Transaction(SinkId(sink), Generation(generation), CheckpointId(checkpoint), Batch(after), Batch(through))
+
+
+def completed(graph: Graph, number: int, batch: int = 0, *, generation: int = 1, **changes: Any) -> CompletedCheckpoint:
+    """An aligned checkpoint of ``graph`` that cuts every task at ``batch``; each has the file ``task/batch``."""
+    gen, cut = Generation(generation), Batch(batch)
+    checkpoint = CompletedCheckpoint(
+        id=CheckpointId(number),
+        generation=gen,
+        leader=ALICE,
+        kind=Kind.CHECKPOINT,
+        tasks=tuple(
+            TaskSnapshot(
+                task=task.id,
+                operators=tuple(operator.uid for operator in task.operators),
+                stateful=tuple(operator.uid for operator in task.operators if operator.stateful),
+                partitions=task.partitions,
+                generation=gen,
+                batch=cut,
+                positions=tuple((channel.id, cut) for channel in graph.inputs[task.id]),
+                finished=False,
+                files=(f"{task.id}/{batch}",),
+            )
+            for task in graph.tasks
+        ),
+        channels=tuple(InFlight(c.id, c.upstream, c.downstream, cut, cut) for c in graph.channels),
+        transactions=(),
+    )
+    return evolve(checkpoint, **changes)
+
+
+def boundary(graph: Graph, name: str, batch: int) -> Boundary:
+    """Where a task stands that has consumed batch ``batch`` of every input."""
+    return Boundary(Batch(batch), (Batch(batch),) * len(graph.inputs[TaskId(name)]))
+
+
+def running(graph: Graph, batch: int = NO_BATCH, settings: Settings | None = None, **changes: Any) -> JobState:
+    """Alice's job in its first generation, right after its fence at 0: every task is up and stands at ``batch``."""
+    state = JobState(
+        graph=graph,
+        settings=settings or Settings(),
+        phase=Phase.RUNNING,
+        leader=ALICE,
+        generation=Generation(1),
+        chain=Chain(recorded=CheckpointId(0), last=CheckpointId(0)),
+        next_id=CheckpointId(1),
+        tasks={t.id: TaskState(run=Run(1), started=True, boundary=boundary(graph, t.id, batch)) for t in graph.tasks},
+        gates={c.id: Batch(batch) for c in graph.channels},
+        sinks={sink: SinkState(sealed_through=Batch(batch)) for sink in graph.owner},
+    )
+    return evolve(state, **changes)
+
+
+def ids(records: tuple[Record, ...]) -> list[int]:
+    return [record.id for record in records]
