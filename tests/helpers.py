@@ -1,5 +1,6 @@
 """Short ways to build what tests talk about. Names and numbers go in plain and come out as the core's own types."""
 
+from itertools import pairwise
 from typing import Any
 
 from headgate.core.chain import Chain
@@ -54,7 +55,7 @@ def task(name: str, *, sinks: tuple[str, ...] = (), source: bool = False, uids: 
 def line(*names: str) -> Graph:
     """Tasks one after the other. The first reads a source, the last writes the sink ``out``."""
     tasks = tuple(task(n, source=n == names[0], sinks=("out",) if n == names[-1] else ()) for n in names)
-    return Graph(tasks, tuple(channel(up, down) for up, down in zip(names, names[1:], strict=False)))
+    return Graph(tasks, tuple(channel(up, down) for up, down in pairwise(names)))
 
 
 def void(number: int, generation: int = 1, leader: LeaderId = ALICE) -> Void:

@@ -126,7 +126,11 @@ class NotifyCompleted:
 
 @dataclass(frozen=True)
 class SealSink:
-    """Make the output of the batches after ``after`` through ``through`` durable, ready to be committed by anyone."""
+    """Make the output of the batches after ``after`` through ``through`` durable, ready to be committed by anyone.
+
+    A part of that range may have been sealed before, for a checkpoint that was given up when the answer was a failure: it
+    is sealed again, for this one.
+    """
 
     generation: Generation
     checkpoint: CheckpointId

@@ -122,7 +122,6 @@ def _of_tasks(state: JobState) -> Iterator[Effect]:
             continue
         if not task.started:
             yield tasks.start_order(state, name)
-            continue
         yield AskTask(state.generation, name, task.run)
         if task.draining:
             yield StopTask(state.generation, name, task.run, drain=True)

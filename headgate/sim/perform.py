@@ -50,15 +50,15 @@ def _start_task(process: "Process", order: e.StartTask) -> None:
     if there is not None:
         there.kill(None)
     world = process.world
-    if (order.generation, str(order.task)) not in world.disk.works:
-        _rebuild(process, order)
+    if (order.generation, str(order.task)) not in world.disk.works and not _rebuild(process, order):
+        return
     query = Query(process, order.generation, str(order.task), order.run, skip=order.skip)
     query.slow = world.slow.get(str(order.task), 1)
     process.queries[order.task] = query
     world.at(2 + int(world.rng.random() * 10), query.start)
 
 
-def _rebuild(process: "Process", order: e.StartTask) -> None:
+def _rebuild(process: "Process", order: e.StartTask) -> bool:
     """Make a working directory from a snapshot and the segments in flight. Whatever is missing was deleted wrongly."""
     world = process.world
     inputs = len(order.positions)
@@ -70,13 +70,14 @@ def _rebuild(process: "Process", order: e.StartTask) -> None:
             old, new = (snapshot.generation, str(held.channel)), (order.generation, str(held.channel))
             gone += world.disk.rehome(old, new, held.after, held.through)
         if gone:
-            world.violation(f"{order.task} cannot be restored: {gone[0]} is gone")
-            return
+            world.missing(order.generation, f"{order.task} cannot be restored: {gone[0]} is gone")
+            return False
         was = world.disk.works[snapshot.generation, str(order.task)].images[snapshot.batch]
         image = TaskImage(
             was.batch, 0, was.offset, order.positions, was.taken, was.skipped, was.read, was.given, was.files
         )
     world.disk.works[order.generation, str(order.task)] = Work(image)
+    return True
 
 
 def stop_task(process: "Process", order: e.StopTask) -> None:
@@ -250,7 +251,7 @@ def _copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
     record: Any = world.store.records.get(order.checkpoint)
     files = [name for snapshot in record.tasks for name in snapshot.files] if record else []
     if record is None or any(name not in world.disk.files for name in files):
-        world.violation(f"savepoint {order.checkpoint} cannot be copied: something of it is gone")
+        world.missing(process.state.generation, f"savepoint {order.checkpoint} cannot be copied: something is gone")
         return
     world.store.copied[order.checkpoint] = None
     process.tell(SavepointCopied(order.leader, order.checkpoint))

@@ -19,7 +19,7 @@ from headgate.core.events import (
 )
 from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.core.records import Boundary
-from headgate.core.restart import Failure
+from headgate.core.restart import Failure, FailureClass
 from headgate.sim.disk import Planned, Row, TaskImage, Work, weigh
 
 if TYPE_CHECKING:
@@ -202,6 +202,8 @@ class Query:
             taken.append(image.taken[index] + weigh(fresh))
             code = int(channel[1:]) + 1
             rows += [(s, number, path * 31 + code, tag * 7 ^ nonce) for s, number, path, tag in fresh]
+        if not self.alive:
+            return
         numbers = range(image.offset, planned.offset)
         rows += [(self.source, number, 0, nonce) for number in numbers]
         self.work.written[planned.batch, self.run] = rows
@@ -243,9 +245,11 @@ class Query:
         for batch in range(after + 1, through + 1):
             segment = segments.get(batch)
             if segment is None:
-                self.process.world.violation(f"{self.task} reads segment {batch} of {channel}, which is not there")
-            else:
-                rows += segment
+                what = f"{self.task} reads segment {batch} of {channel}, which is not there"
+                self.process.world.missing(self.generation, what)
+                self.kill(Failure(FailureClass.EXTERNAL, what))
+                break
+            rows += segment
         return rows
 
     def _skip(self, planned: Planned) -> None:

@@ -28,13 +28,16 @@ class SimSink:
         self.parts[generation, batch, run] = rows
 
     def seal(self, generation: int, checkpoint: int, batches: list[tuple[int, int]]) -> None:
-        """Gather the parts of these (batch, run) into one transaction. A repeat changes nothing."""
+        """Gather the parts of these (batch, run) into one transaction. A repeat changes nothing.
+
+        A part may have been sealed before, for a checkpoint of which nobody heard: it is gathered again.
+        """
         key = (generation, checkpoint)
         if key in self.sealed or key in self.committed:
             return
         rows: list[Row] = []
         for batch, run in batches:
-            rows += self.parts.pop((generation, batch, run), ())
+            rows += self.parts.get((generation, batch, run), ())
         self.sealed[key] = rows
 
     def commit(self, generation: int, checkpoint: int) -> bool:

@@ -28,7 +28,7 @@ from headgate.core.events import (
 from headgate.core.graph import Graph, Operator
 from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, RequestId
 from headgate.core.job import step
-from headgate.core.records import Restore
+from headgate.core.records import CompletedCheckpoint, Restore
 from headgate.core.restart import Failure, FailureClass
 from headgate.core.state import Ending, JobState, Phase
 from headgate.sim.checker import Checker, Shape
@@ -220,6 +220,11 @@ class World:
             self.log.append(f"{self.now:>6} VIOLATION {what}")
         self.over = True
 
+    def missing(self, generation: int, what: str) -> None:
+        """Something is not there. A process that no longer leads must bear that; for all others it is a violation."""
+        if all(record.generation <= generation for record in self.store.ever.values()):
+            self.violation(what)
+
     # -- leadership ----------------------------------------------------------------------------------------------------
 
     def elect(self) -> None:
@@ -234,7 +239,7 @@ class World:
 
     def _renames(self) -> tuple[tuple[OperatorUid, OperatorUid], ...]:
         """What to call the operators of the newest checkpoint, if it does not know the job's present names."""
-        newest = next((r for r in reversed(self.store.read()) if hasattr(r, "transactions")), None)
+        newest = next((r for r in reversed(self.store.read()) if isinstance(r, CompletedCheckpoint)), None)
         known = {uid: None for snapshot in newest.tasks for uid in snapshot.operators} if newest else {}
         return tuple((old, new) for old, new in self.renamed if old in known and new not in known)
 
@@ -376,15 +381,15 @@ class World:
         request = RequestId(f"r{self._requests}")
         completed = self.official.state.completed
         some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
-        event: Event = {
+        asked: dict[str, Event] = {
             "ask-checkpoint": CheckpointAsked(request),
             "ask-savepoint": SavepointAsked(request),
             "ask-stop": SavepointAsked(request, stop=True),
             "ask-cancel": CancelAsked(request),
             "ask-hold": HoldAsked(request, some),
             "ask-release": HoldAsked(request, some, held=False),
-        }[fault.kind]
-        self.official.take(event)
+        }
+        self.official.take(asked[fault.kind])
 
     def change_job(self, fault: Fault) -> None:
         """The next leader comes with a changed job: one operator renamed, one task rescaled."""

@@ -37,7 +37,7 @@ def test_a_setting_below_its_least_value_is_refused_by_name(name: str, least: in
 
 
 def test_the_longest_wait_between_commits_is_at_least_one() -> None:
-    with pytest.raises(InvalidSettings, match="^commit_retry_max_ms is 0: it must be 1 or more$"):
+    with pytest.raises(InvalidSettings, match=r"^commit_retry_max_ms is 0: it must be 1 or more$"):
         Settings(commit_retry_ms=1, commit_retry_max_ms=0)
 
 
@@ -48,7 +48,7 @@ def test_a_setting_that_may_be_left_out_may_be_none(name: str) -> None:
 
 def test_the_longest_wait_between_commits_is_not_below_the_first() -> None:
     assert Settings(commit_retry_ms=50, commit_retry_max_ms=50).commit_retry_max_ms == 50
-    with pytest.raises(InvalidSettings, match="^commit_retry_max_ms is below commit_retry_ms: raise it$"):
+    with pytest.raises(InvalidSettings, match=r"^commit_retry_max_ms is below commit_retry_ms: raise it$"):
         Settings(commit_retry_ms=50, commit_retry_max_ms=49)
 
 
