@@ -209,6 +209,17 @@ class Checker:
             if counts:
                 self.scene.violation(f"{sink} has rows that no source gave: {sorted(counts)[:3]}")
 
+    def count(self, sink: str, task: str) -> tuple[int, int]:
+        """How many records a sink's reader misses, and how many it sees too often."""
+        counts = Counter((source, number, path) for source, number, path, _ in self.scene.sinks[sink].visible)
+        ways = [
+            (int(source[1:]), number, path)
+            for source, path in self.paths(task)
+            for number in range(self.shape.records[source])
+        ]
+        lost = sum(1 for way in ways if not counts[way])
+        return lost, sum(seen - 1 for seen in counts.values() if seen > 1)
+
     def interrupted(self) -> None:
         """The job was cancelled: nothing may be there twice."""
         for sink, _ in self.shape.sinks:

@@ -202,7 +202,7 @@ class Query:
             taken.append(image.taken[index] + weigh(fresh))
             code = int(channel[1:]) + 1
             rows += [(s, number, path * 31 + code, tag * 7 ^ nonce) for s, number, path, tag in fresh]
-        if not self.alive:
+        if self.failure is not None:
             return
         numbers = range(image.offset, planned.offset)
         rows += [(self.source, number, 0, nonce) for number in numbers]

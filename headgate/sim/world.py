@@ -92,6 +92,7 @@ class Process:
         world = self.world
         if world.log is not None:
             world.log.append(f"{world.now:>6} {self.name} < {event}")
+        told = self.state.story
         try:
             self.state, effects = step(self.state, event)
             self.steps += 1
@@ -100,6 +101,8 @@ class Process:
         except CoreError as error:
             world.violation(f"{type(error).__name__}: {error}")
             return
+        if world.on_step is not None:
+            world.on_step(self, told)
         for effect in effects:
             self._perform(effect)
 
@@ -155,6 +158,7 @@ class World:
         self.crash_before = -1
         self.crash_after = -1
         self.on_effect: Callable[[World, Process, Effect], None] | None = None
+        self.on_step: Callable[[Process, tuple[str, ...]], None] | None = None
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._number = 0
         self.disk = Disk()
