@@ -29,6 +29,8 @@ class Shape:
 
     mode: str
     retained: int
+    aligned: bool
+    """Whether every checkpoint is to be aligned. Savepoints always are."""
     channels: tuple[tuple[str, str, str], ...]
     """Name, upstream, downstream."""
     sinks: tuple[tuple[str, str], ...]
@@ -47,6 +49,8 @@ class Checker:
         self.permitted: dict[tuple[str, int, int], int] = {}
         """Transactions that a published checkpoint named, with that checkpoint."""
         self.owner_of_id: dict[int, int] = {}
+        self.latest: dict[str, tuple[int, int]] = {}
+        """For each sink, the generation and checkpoint of the last transaction that became visible."""
         self.lost: dict[tuple[int, int], None] = {}
         """Records that at-most-once may leave out."""
         self.completed = 0
@@ -55,14 +59,14 @@ class Checker:
 
     def created(self, record: Any) -> None:
         """A record has landed in the store."""
-        for earlier in self.chain:
+        for earlier in self.chain[-2:]:
             if earlier.id >= record.id:
                 self.scene.violation(f"record {record.id} landed after record {earlier.id}")
             if earlier.generation > record.generation:
                 self.scene.violation(
                     f"record {record.id} of generation {record.generation} landed behind one of {earlier.generation}"
                 )
-        self.chain = [*self.chain[-3:], record]
+        self.chain.append(record)
         if hasattr(record, "transactions"):
             self.completed += 1
             self._completed(record)
@@ -89,15 +93,19 @@ class Checker:
         work = self.scene.disk.works.get((record.generation, snapshot.task))
         image = work.images.get(snapshot.batch) if work else None
         if image is None:
-            self.scene.violation(
-                f"checkpoint {record.id} names batch {snapshot.batch} of {snapshot.task}, never committed"
-            )
+            what = f"checkpoint {record.id} names batch {snapshot.batch} of {snapshot.task}, never committed"
+            self.scene.violation(what)
+        elif image.files != snapshot.files:
+            what = f"checkpoint {record.id} names files that do not rebuild {snapshot.task} at {snapshot.batch}"
+            self.scene.violation(what)
         return image
 
     def _channel(self, record: Any, held: Any, upstream: TaskImage, downstream: TaskImage) -> None:
         inputs = [name for name, _, down in self.shape.channels if down == held.downstream]
         place = inputs.index(held.channel)
         segments = self.scene.disk.segments.get((record.generation, held.channel), {})
+        if held.after < held.through and (self.shape.aligned or record.kind.value == "savepoint"):
+            self.scene.violation(f"checkpoint {record.id} should be aligned, but {held.channel} has data in flight")
         in_flight = 0
         for batch in range(held.after + 1, held.through + 1):
             if batch not in segments:
@@ -135,10 +143,20 @@ class Checker:
                 f"id {checkpoint} is used by generations {self.owner_of_id[checkpoint]} and {generation}"
             )
 
+    def starts(self, task: str, generation: int) -> None:
+        """A task is started. Its generation must have a fence."""
+        if not any(hasattr(record, "base") and record.generation == generation for record in self.chain):
+            self.scene.violation(f"{task} is started in generation {generation}, which has no fence in the store")
+
     def commits(self, sink: str, generation: int, checkpoint: int) -> None:
-        """A transaction is about to become visible."""
+        """A transaction is about to be committed, for the first time or again."""
         if (sink, generation, checkpoint) not in self.permitted:
             self.scene.violation(f"{sink} commits transaction {checkpoint} of generation {generation}, never published")
+        if (generation, checkpoint) in self.scene.sinks[sink].committed:
+            return
+        if (generation, checkpoint) <= self.latest.get(sink, (0, 0)):
+            self.scene.violation(f"{sink} commits transaction {checkpoint} after {self.latest[sink][1]}")
+        self.latest[sink] = (generation, checkpoint)
 
     def lost_transaction(self, sink: str, checkpoint: int) -> None:
         """A decided transaction is not there any more."""
@@ -146,14 +164,15 @@ class Checker:
 
     def deletes(
         self,
+        who: str,
         records: Mapping[int, Any],
         held: Iterable[int],
         doomed: tuple[int, ...],
         files: tuple[str, ...],
-        *,
-        all_go: bool,
     ) -> None:
-        """Records and files are about to be deleted."""
+        """Records and files are about to be deleted by ``who``. A cancelled job's closing fence lets all of them go."""
+        last = self.chain[-1]
+        all_go = hasattr(last, "base") and last.base is None and last.leader == who
         completed = [record for number, record in sorted(records.items()) if hasattr(record, "transactions")]
         periodic = [record.id for record in completed if record.kind.value == "checkpoint"]
         kept = {record.id for record in completed if record.kind.value == "savepoint"}

@@ -47,9 +47,12 @@ def _start_task(process: "Process", order: e.StartTask) -> None:
     there = process.queries.get(order.task)
     if there is not None and (there.generation, there.run) >= (order.generation, order.run):
         return
-    if there is not None:
-        there.kill(None)
     world = process.world
+    if there is not None:
+        if there.alive and there.generation == order.generation:
+            world.violation(f"run {order.run} of {order.task} is started while run {there.run} is alive")
+        there.kill(None)
+    world.checker.starts(str(order.task), order.generation)
     if (order.generation, str(order.task)) not in world.disk.works and not _rebuild(process, order):
         return
     query = Query(process, order.generation, str(order.task), order.run, skip=order.skip)
@@ -300,9 +303,7 @@ def _delete_files(process: "Process", order: e.DeleteFiles) -> None:
     world = process.world
     if not process.alive:
         return
-    world.checker.deletes(
-        world.store.records, tuple(world.store.held), order.records, order.files, all_go=process.state.burned
-    )
+    world.checker.deletes(process.name, world.store.records, tuple(world.store.held), order.records, order.files)
     for number in order.records:
         world.store.records.pop(number, None)
     for name in order.files:

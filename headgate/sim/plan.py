@@ -62,7 +62,7 @@ def draw(seed: int) -> Plan:
     rng = Random(seed)
     graph = _graph(rng)
     settings = _settings(rng)
-    records = {task.id: rng.randrange(4, 50) for task in graph.tasks if task.has_source}
+    records = {task.id: rng.randrange(8, 90) for task in graph.tasks if task.has_source}
     faults = sorted((_fault(rng, graph) for _ in range(rng.randrange(FAULTS_MAX + 1))), key=lambda fault: fault.at_ms)
     return Plan(seed, graph, settings, records, tuple(faults))
 
@@ -138,7 +138,7 @@ KINDS = (
     ("crash-task", 5),
     ("crash-executor", 3),
     ("fail-user", 1),
-    ("fail-internal", 1),
+    ("fail-internal", 3),
     ("crash-leader", 4),
     ("crash-at-effect", 4),
     ("usurp", 4),
@@ -152,6 +152,7 @@ KINDS = (
     ("ask-savepoint", 2),
     ("ask-stop", 1),
     ("ask-cancel", 0.3),
+    ("cancel-and-usurp", 0.5),
     ("ask-hold", 1),
     ("ask-release", 1),
     ("change-job", 1),

@@ -28,7 +28,7 @@ from headgate.core.events import (
 from headgate.core.graph import Graph, Operator
 from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, RequestId
 from headgate.core.job import step
-from headgate.core.records import CompletedCheckpoint, Restore
+from headgate.core.records import CompletedCheckpoint, Fence, Record, Restore
 from headgate.core.restart import Failure, FailureClass
 from headgate.core.state import Ending, JobState, Phase
 from headgate.sim.checker import Checker, Shape
@@ -98,7 +98,7 @@ class Process:
             self.steps += 1
             if self.steps % CHECK_EVERY == 0:
                 invariants.check(self.state)
-        except CoreError as error:
+        except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
             world.violation(f"{type(error).__name__}: {error}")
             return
         if world.on_step is not None:
@@ -164,7 +164,7 @@ class World:
         self.disk = Disk()
         self.sinks = {str(sink): SimSink(str(sink)) for sink in plan.graph.owner}
         self.checker = Checker(self, _shape(plan))
-        self.store = Store(self, self.checker.created)
+        self.store = Store(self, self._landed)
         self.graph = plan.graph
         self.renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
         self.processes: list[Process] = []
@@ -229,12 +229,29 @@ class World:
         if all(record.generation <= generation for record in self.store.ever.values()):
             self.violation(what)
 
+    def _landed(self, record: Record) -> None:
+        """A record is in the store. If it ends a cancelled job whose author no longer leads, the world ends with it."""
+        self.checker.created(record)
+        if self._is_cancelled() and self.official is not None and record.leader != self.official.name:
+            self._cancelled()
+
+    def _is_cancelled(self) -> bool:
+        """Whether the last record is the closing fence of a cancelled job: who begins after it begins from nothing."""
+        last = self.checker.chain[-1] if self.checker.chain else None
+        return isinstance(last, Fence) and last.base is None and last.id > 0
+
+    def _cancelled(self) -> None:
+        self.ending = Ending.CANCELLED.value
+        self.over = True
+        self.checker.interrupted()
+
     # -- leadership ----------------------------------------------------------------------------------------------------
 
     def elect(self) -> None:
         """Let a new process lead. Whoever led before may not know."""
         self._electing = False
-        if self.over:
+        if self._is_cancelled():
+            self._cancelled()
             return
         process = Process(self, f"L{len(self.processes)}", self.graph)
         self.processes.append(process)
@@ -344,6 +361,14 @@ class World:
         if fault.amount % 2:
             self.at(fault.lasting_ms, before.take, LeadershipLost(LeaderId(before.name)))
 
+    def cancel_and_usurp(self, fault: Fault) -> None:
+        """A user cancels at one process while another is being made leader."""
+        before = self.official
+        if before is not None and not self._electing:
+            before.take(CancelAsked(RequestId("cancel")))
+            if not self.over:
+                self.at(fault.lasting_ms // 20, self.elect)
+
     def storm(self, fault: Fault) -> None:
         """Messages are lost, late, doubled and overtaken for a while."""
         self.weather = fault.amount
@@ -417,6 +442,7 @@ _FAULTS: dict[str, Callable[[World, Fault], None]] = {
     "crash-leader": World.crash_leader,
     "crash-at-effect": World.crash_at_effect,
     "usurp": World.usurp,
+    "cancel-and-usurp": World.cancel_and_usurp,
     "weather": World.storm,
     "store-trouble": World.store_trouble,
     "slow-task": World.slow_task,
@@ -438,6 +464,7 @@ def _shape(plan: Plan) -> Shape:
     return Shape(
         mode=plan.settings.mode.value,
         retained=plan.settings.retained,
+        aligned=not plan.settings.unaligned and plan.settings.alignment_timeout_ms is None,
         channels=tuple((str(c.id), str(c.upstream), str(c.downstream)) for c in graph.channels),
         sinks=tuple((str(sink), str(task)) for sink, task in graph.owner.items()),
         records={str(task): count for task, count in plan.records.items()},

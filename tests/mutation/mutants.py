@@ -1,0 +1,254 @@
+"""Planted bugs: small patches of the core, each breaking one rule of the protocol.
+
+The simulator must find every one of them. ``old`` must stand exactly once in the file, so a patch cannot go stale unseen.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug to plant: in ``file``, ``old`` becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "a fact of a dead run is accepted",
+        "tasks.py",
+        "if fact.run != task.run or task.ended:",
+        "if task.ended:",
+    ),
+    Mutant(
+        "an acknowledgement of an earlier checkpoint counts for the one under way",
+        "coordinator.py",
+        "    pending = find(state, fact.checkpoint)\n    if pending is None:\n        settled",
+        "    pending = state.pending[0] if state.pending else None\n"
+        "    fact = evolve(fact, batch=pending.cuts[fact.task].boundary.batch) if pending and fact.task in pending.cuts else fact\n"
+        "    if pending is None:\n        settled",
+    ),
+    Mutant(
+        "a fact of a dead generation is accepted",
+        "tasks.py",
+        "if state.phase is not Phase.RUNNING or fact.generation != state.generation:",
+        "if state.phase is not Phase.RUNNING:",
+    ),
+    Mutant(
+        "commit before publication: sinks may commit as soon as the record is ordered",
+        "coordinator.py",
+        "    if first is not None:\n        turn.order(CreateRecord(state.leader, first))",
+        "    if first is not None:\n        turn.order(CreateRecord(state.leader, first))\n"
+        "    if last is not None:\n"
+        "        for name, sink in turn.state.sinks.items():\n"
+        "            after, _ = commit.allow(sink, chain.permit(last))\n"
+        "            turn.set_sink(name, after)\n"
+        "            if after.due:\n"
+        "                from headgate.core.effects import CommitTransaction\n"
+        "                turn.order(CommitTransaction(state.generation, *after.due[0]))",
+    ),
+    Mutant(
+        "the gate is opened one barrier early",
+        "alignment.py",
+        "        if barrier is not None and channel.downstream not in pending.cuts:\n"
+        "            return min(committed, barrier.boundary.batch)",
+        "        if barrier is not None and channel.downstream not in pending.cuts:\n            return committed",
+    ),
+    Mutant(
+        "a task is cut before every input has reached the barrier",
+        "alignment.py",
+        "if barrier is None or consumed < barrier.boundary.batch:",
+        "if barrier is None:",
+    ),
+    Mutant(
+        "the in-flight range is off by one at its beginning",
+        "alignment.py",
+        "after=min(consumed, pending.cuts[channel.upstream].boundary.batch),",
+        "after=min(consumed + 1, pending.cuts[channel.upstream].boundary.batch),",
+    ),
+    Mutant(
+        "the in-flight data is forgotten on restore",
+        "recovery.py",
+        "in_flight=tuple(held[channel] for channel in graph.inputs[task.id] if channel in held),",
+        "in_flight=(),",
+    ),
+    Mutant(
+        "the fence is ignored: a foreign record counts as ours",
+        "chain.py",
+        "    if chain.queue[0].leader != record.leader or chain.queue[0].generation != record.generation:\n"
+        "        return chain, Answer.FOREIGN, None\n"
+        "    chain, ours = created(chain, record.generation, record.id)",
+        "    chain, ours = created(chain, chain.queue[0].generation, record.id)",
+    ),
+    Mutant(
+        "no fence is burned where the predecessor would write next",
+        "chain.py",
+        "place = CheckpointId(tail.next_id if isinstance(tail, Fence) else tail.id + 1)",
+        "place = CheckpointId(tail.id + 1)",
+    ),
+    Mutant(
+        "a failed store write is trusted: the checkpoint is taken as published",
+        "publication.py",
+        "        retry_at_ms = state.now_ms + state.settings.commit_retry_ms\n",
+        "        links, record = chain.created(state.chain, fact.generation, fact.record)\n"
+        "        turn.state = evolve(state, chain=links)\n"
+        "        _recorded(turn, record)\n"
+        "        return\n"
+        "        retry_at_ms = state.now_ms + state.settings.commit_retry_ms\n",
+    ),
+    Mutant(
+        "a failed store write is believed not to have landed: the checkpoint is forgotten",
+        "chain.py",
+        "    return evolve(chain, retry_at_ms=retry_at_ms)\n",
+        "    return evolve(chain, queue=chain.queue[1:], recorded=record)\n",
+    ),
+    Mutant(
+        "a late answer about another generation's record is believed",
+        "chain.py",
+        "    if head is None or (head.id, head.generation) != (record, generation):\n        return chain, None",
+        "    if head is None or head.id != record:\n        return chain, None",
+    ),
+    Mutant(
+        "a checkpoint is published before every sink has sealed",
+        "coordinator.py",
+        "    return len(pending.acknowledged) == len(state.tasks) and all(\n"
+        "        sink.sealed_for >= pending.id for sink in state.sinks.values()\n"
+        "    )",
+        "    return len(pending.acknowledged) == len(state.tasks)",
+    ),
+    Mutant(
+        "a snapshot is published as of where the task stands, not where it was cut",
+        "coordinator.py",
+        "            batch=pending.cuts[task.id].boundary.batch,\n",
+        "            batch=state.tasks[task.id].boundary.batch,\n",
+    ),
+    Mutant(
+        "what was sealed for a checkpoint that was given up is dropped",
+        "commit.py",
+        "    later = tuple(seal for seal in sink.wanted[1:] if seal.checkpoint != checkpoint)\n",
+        "    sink = evolve(sink, sealed=tuple(t for t in sink.sealed if t.checkpoint != checkpoint))\n"
+        "    later = tuple(seal for seal in sink.wanted[1:] if seal.checkpoint != checkpoint)\n",
+    ),
+    Mutant(
+        "a failed seal counts as done",
+        "commit.py",
+        "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n    return sink, sink.wanted[0] if sink.wanted else None\n"
+        "\n\ndef forget_seals",
+        "    done = sink.wanted[0]\n"
+        "    sink = evolve(sink, sealed_through=done.through, sealed_for=done.checkpoint)\n"
+        "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n    return sink, sink.wanted[0] if sink.wanted else None\n"
+        "\n\ndef forget_seals",
+    ),
+    Mutant(
+        "a failed commit is given up instead of tried again",
+        "sinks.py",
+        "        sink = commit.commit_failed(sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)\n",
+        "        sink, _ = commit.committed(sink, fact.sealed_in, fact.checkpoint)\n        del settings\n",
+    ),
+    Mutant(
+        "decided commits are forgotten on recovery",
+        "recovery.py",
+        "        commits=_commits(graph, records, restore),",
+        "        commits=(),",
+    ),
+    Mutant(
+        "strangers are thrown away before decided commits are finished",
+        "leadership.py",
+        "    for sink in sinks:\n        committing.order_commit(turn, sink)",
+        "    committing.abort_strangers(turn, fence.generation)\n"
+        "    for sink in sinks:\n        committing.order_commit(turn, sink)",
+    ),
+    Mutant(
+        "strangers of our own generation are thrown away at the start",
+        "leadership.py",
+        "    committing.abort_strangers(turn, state.generation)\n",
+        "    committing.abort_strangers(turn, state.generation + 1)  # type: ignore[arg-type]\n",
+    ),
+    Mutant(
+        "the job returns to the checkpoint before the latest",
+        "recovery.py",
+        "        if isinstance(record, CompletedCheckpoint):\n            return record.id\n",
+        "        if isinstance(record, CompletedCheckpoint) and record is not records[-1]:\n            return record.id\n",
+    ),
+    Mutant(
+        "an id is used again by the next leader",
+        "chain.py",
+        "    ahead = 1 if tail.leader == leader else IDS_AHEAD_MAX\n",
+        "    ahead = 1\n",
+    ),
+    Mutant(
+        "a later checkpoint cuts a task before the earlier one does",
+        "alignment.py",
+        "            else:\n                waiting[task.id] = None\n",
+        "",
+    ),
+    Mutant(
+        "held checkpoints are swept",
+        "retention.py",
+        "        or checkpoint.id in held\n",
+        "",
+    ),
+    Mutant(
+        "one checkpoint too few is kept",
+        "retention.py",
+        "    newest = periodic[-retained:] if retained else []\n",
+        "    newest = periodic[1 - retained :] if retained > 1 else periodic[-retained:]\n",
+    ),
+    Mutant(
+        "files in flight are swept",
+        "retention.py",
+        "held.channel == file.owner and held.after < file.batch <= held.through",
+        "held.channel == file.owner and held.after < file.batch < held.through",
+    ),
+    Mutant(
+        "files that live tasks need are swept",
+        "retention.py",
+        "        if live and file.generation == generation and file.batch > floors.get(file.owner, NO_BATCH):\n"
+        "            continue\n",
+        "",
+    ),
+    Mutant(
+        "a cancelled job deletes its checkpoints without making sure that it still leads",
+        "closing.py",
+        "    if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:\n",
+        "    turn.state = state = evolve(\n"
+        "        state,\n"
+        "        burned=state.burned\n"
+        "        or (state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation),\n"
+        "    )\n"
+        "    if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:\n",
+    ),
+    Mutant(
+        "a finished task's end is not seen by who reads from it",
+        "tasks.py",
+        "    for channel in turn.state.graph.outputs[name]:\n        drain(turn, channel.downstream)",
+        "    for channel in turn.state.graph.outputs[name][:0]:\n        drain(turn, channel.downstream)",
+    ),
+    Mutant(
+        "at-most-once replays the batch",
+        "tasks.py",
+        "return StartTask(state.generation, name, run, in_place=True, skip=skip)",
+        "return StartTask(state.generation, name, run, in_place=True, skip=not skip)",
+    ),
+    Mutant(
+        "what a dead run wrote is thrown away even where it counts",
+        "tasks.py",
+        "after = Batch(boundary.batch - 1) if skipped else boundary.batch",
+        "after = Batch(boundary.batch - 1)",
+    ),
+    Mutant(
+        "a lost message is never healed",
+        "timing.py",
+        "        turn.effects.extend(unanswered(turn.state))\n",
+        "",
+    ),
+    Mutant(
+        "commits go out of order",
+        "commit.py",
+        "    return evolve(sink, sealed=rest, due=sink.due + tuple((permit, t) for t in ready)), order\n",
+        "    return evolve(sink, sealed=rest, due=tuple((permit, t) for t in ready) + sink.due), order\n",
+    ),
+)
