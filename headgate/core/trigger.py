@@ -25,13 +25,16 @@ class Trigger:
 
 def due(state: JobState) -> Trigger | None:
     """The checkpoint to start now: one that a user asked for, the last one of a finished job, or the periodic one."""
+    if not state.requests:
+        deadline = clock_deadline(state)
+        if deadline is None or state.now_ms < deadline:
+            return None
     if not has_room(state):
         return None
-    if state.requests:
-        first = state.requests[0]
-        return Trigger(first.kind, first.id, first.stop)
-    deadline = clock_deadline(state)
-    return Trigger(Kind.CHECKPOINT) if deadline is not None and state.now_ms >= deadline else None
+    if not state.requests:
+        return Trigger(Kind.CHECKPOINT)
+    first = state.requests[0]
+    return Trigger(first.kind, first.id, first.stop)
 
 
 def has_room(state: JobState) -> bool:

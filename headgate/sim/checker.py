@@ -78,7 +78,11 @@ class Checker:
                 (transaction.sink, transaction.generation, transaction.checkpoint), int(record.id)
             )
         images = {snapshot.task: self._image(record, snapshot) for snapshot in record.tasks}
-        if self.shape.mode == "at-least-once" or any(image is None for image in images.values()):
+        if any(image is None for image in images.values()):
+            return
+        if self.shape.mode == "at-least-once":
+            for held in record.channels:
+                self._at_least(record, held, images[held.upstream], images[held.downstream])
             return
         for task, image in images.items():
             expected = image.offset * (image.offset + 1) // 2
@@ -118,6 +122,12 @@ class Checker:
                 f"checkpoint {record.id}: {held.downstream} and what is in flight on {held.channel} "
                 f"are not what {held.upstream} put out"
             )
+
+    def _at_least(self, record: Any, held: Any, upstream: TaskImage, downstream: TaskImage) -> None:  # noqa: ANN401
+        """At-least-once may have more behind it than its barriers, never less, and goes back to the barrier."""
+        inputs = [name for name, _, down in self.shape.channels if down == held.downstream]
+        if downstream.positions[inputs.index(held.channel)] < upstream.batch or held.after != upstream.batch:
+            self.scene.violation(f"checkpoint {record.id}: {held.downstream} lacks what {held.upstream} had put out")
 
     def _sink(self, record: Any, name: str, image: TaskImage) -> None:
         sink = self.scene.sinks[name]

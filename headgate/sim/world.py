@@ -41,7 +41,8 @@ from headgate.sim.store import Store
 
 CHECK_EVERY = 24
 """The invariants are checked after every so many steps of the core, and at the end."""
-FREQUENT = (BatchEntered, OutputsWritten, BatchCommitted)
+WITHOUT_ORDERS = (BatchEntered, OutputsWritten)
+"""Facts that lead to no order and move no deadline. They are frequent, so nothing else is done about them."""
 ELECTION_MS = 25
 
 
@@ -79,7 +80,11 @@ class Process:
         """The core takes in a fact, and its orders are carried out."""
         if not self.alive:
             return
-        if type(event) not in FREQUENT and self.state.now_ms != self.world.now and type(event) is not Ticked:
+        kind = type(event)
+        if kind in WITHOUT_ORDERS:
+            self._step(event)
+            return
+        if self.state.now_ms != self.world.now and kind is not BatchCommitted and kind is not Ticked:
             self._step(Ticked(self.world.now))
         self._step(event)
         self._wake()
