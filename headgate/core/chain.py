@@ -1,9 +1,9 @@
 """Publication and fencing: the chain of conditionally created records.
 
-One rule: records are created one at a time, in the order of their ids and without a gap, each only if its id is free. A
-generation's ids begin where its fence says. So everybody knows the one place where a leader's next record would go, and
-a fence in that place stops him for good. A create that failed is never believed: it may have landed, or may still land. It is repeated until the
-store says "created" or shows who was first.
+One rule: records are created one at a time, in the order of their ids and without a gap, each only if its id is free.
+A generation's ids begin where its fence says. So everybody knows the one place where a leader's next record would go,
+and a fence in that place stops him for good. A create that failed is never believed: it may have landed, or may still
+land. It is repeated until the store says "created" or shows who was first.
 
 A permit to commit is made here and nowhere else, from a record that the store is known to hold.
 """
@@ -82,9 +82,9 @@ def unclear(chain: Chain, generation: Generation, record: CheckpointId, retry_at
 def fence(records: tuple[Record, ...], leader: LeaderId, base: CheckpointId | None, next_id: CheckpointId) -> Fence:
     """The record with which ``leader`` opens a generation.
 
-    It goes exactly where whoever wrote the last record would create his next one: that is what stops him. ``next_id`` is
-    the first id that ``leader`` itself has not used. Who comes to a chain that somebody else has written begins far enough
-    ahead to use none that the other may have used.
+    It goes exactly where whoever wrote the last record would create his next one: that is what stops him. ``next_id``
+    is the first id that ``leader`` itself has not used. Who comes to a chain that somebody else has written begins
+    far enough ahead to use none that the other may have used.
     """
     if not records:
         return Fence(CheckpointId(0), Generation(1), leader, CheckpointId(1), base)

@@ -128,8 +128,8 @@ class NotifyCompleted:
 class SealSink:
     """Make the output of the batches after ``after`` through ``through`` durable, ready to be committed by anyone.
 
-    A part of that range may have been sealed before, for a checkpoint that was given up when the answer was a failure: it
-    is sealed again, for this one.
+    A part of that range may have been sealed before, for a checkpoint that was given up when the answer was a
+    failure: it is sealed again, for this one.
     """
 
     generation: Generation

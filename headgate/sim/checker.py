@@ -123,7 +123,7 @@ class Checker:
                 f"are not what {held.upstream} put out"
             )
 
-    def _at_least(self, record: Any, held: Any, upstream: TaskImage, downstream: TaskImage) -> None:  # noqa: ANN401
+    def _at_least(self, record: Any, held: Any, upstream: TaskImage, downstream: TaskImage) -> None:
         """At-least-once may have more behind it than its barriers, never less, and goes back to the barrier."""
         inputs = [name for name, _, down in self.shape.channels if down == held.downstream]
         if downstream.positions[inputs.index(held.channel)] < upstream.batch or held.after != upstream.batch:

@@ -1,7 +1,8 @@
 """If we die here: one standard run, cut before and after every order it gives.
 
-One rule: the standard run shows every kind of order at least once, and every single order is cut twice: once the leader
-dies just before it, once just after. Each time another process takes over, and the job must come to its end exactly once.
+One rule: the standard run shows every kind of order at least once, and every single order is cut twice: once the
+leader dies just before it, once just after. Each time another process takes over, and the job must come to its end
+exactly once.
 """
 
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class Table:
     def as_markdown(self) -> str:
         """The table as docs/protocol.md shows it."""
         lines = [
-            "| order | if we die just before it | if we die just after it | cuts | commits to finish | lost | doubled |",
+            "| order | if we die just before it | if we die just after it | cuts | commits left | lost | doubled |",
             "| --- | --- | --- | ---: | ---: | ---: | ---: |",
         ]
         for name, (before, after) in MEANING.items():
@@ -101,7 +102,7 @@ class Table:
 
 
 def standard_plan() -> Plan:
-    """A job with a fork and two sinks, and one of everything: a failed task, a declined checkpoint, a savepoint, a hold."""
+    """A job with a fork and two sinks: a task fails, a checkpoint is declined, a savepoint is taken, one is held."""
     names = (("t0", "orders"), ("t1", "user-windows"), ("t2", "anomalies"))
     tasks = tuple(
         Task(

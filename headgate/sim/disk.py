@@ -1,8 +1,8 @@
 """What the queries have made durable: working directories, segments, state files.
 
-One rule: what is here survives every crash, and nothing is here that a query has not written. A batch's outputs count once
-the batch is committed. Rows are ``(source, number, path, tag)``: the path tells how a row came, and the tag is drawn anew
-by every attempt, so that two attempts of one batch never look the same.
+One rule: what is here survives every crash, and nothing is here that a query has not written. A batch's outputs count
+once the batch is committed. Rows are ``(source, number, path, tag)``: the path tells how a row came, and the tag is
+drawn anew by every attempt, so that two attempts of one batch never look the same.
 """
 
 from dataclasses import dataclass

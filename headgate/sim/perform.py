@@ -1,6 +1,7 @@
 """How the simulated world carries out each order of the core.
 
-One rule: an order is a message too. It may come late, twice, or not at all; carrying it out twice does no more than once.
+One rule: an order is a message too. It may come late, twice, or not at all; carrying it out twice does no more than
+once.
 """
 
 from collections.abc import Callable

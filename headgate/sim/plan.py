@@ -1,6 +1,7 @@
 """What a seed draws: a random job, random settings, and the faults that will befall it.
 
-One rule: all faults are in one list, drawn before the world begins, so that a failing world can be run again with fewer.
+One rule: all faults are in one list, drawn before the world begins, so that a failing world can be run again with
+fewer.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """A sink with transactions, as a file system, a broker or a database would offer them.
 
-One rule: readers see only what was committed. A part is what one attempt of one batch wrote; a seal gathers the parts of
-the batches that count; a commit shows them, once, however often it is asked for; what is thrown away is gone.
+One rule: readers see only what was committed. A part is what one attempt of one batch wrote; a seal gathers the parts
+of the batches that count; a commit shows them, once, however often it is asked for; what is thrown away is gone.
 """
 
 from headgate.sim.disk import Row, weigh

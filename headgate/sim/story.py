@@ -1,7 +1,7 @@
 """A simulation told in words.
 
-One rule: every line is something that happened in the world, and the count at the end is taken from what the sinks' readers
-would see.
+One rule: every line is something that happened in the world, and the count at the end is taken from what the sinks'
+readers would see.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def tell(seed: int, say: Callable[[str], None]) -> int:
 
 
 def story_plan(seed: int) -> Plan:
-    """The standard job, with a longer run and a story: a task fails, the leader dies, and one does not know it is over."""
+    """The standard job in a longer run: a task fails, the leader dies, and one does not know that it is over."""
     plan = standard_plan()
     faults = (
         Fault(110, "crash-task", "t1", 1, 0),

@@ -429,7 +429,7 @@ class World:
         """The next leader comes with a changed job: one operator renamed, one task rescaled."""
         victim = fault.amount % len(self.graph.tasks)
         task = self.graph.tasks[victim]
-        if any(old == uid.uid or new == uid.uid for old, new in self.renamed for uid in task.operators):
+        if any(operator.uid in pair for pair in self.renamed for operator in task.operators):
             return
         fresh = OperatorUid(f"{task.operators[0].uid}x")
         changed = replace(task, operators=(Operator(fresh, stateful=True),), partitions=task.partitions % 4 + 1)

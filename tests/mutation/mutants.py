@@ -1,6 +1,7 @@
 """Planted bugs: small patches of the core, each breaking one rule of the protocol.
 
-The simulator must find every one of them. ``old`` must stand exactly once in the file, so a patch cannot go stale unseen.
+The simulator must find every one of them. ``old`` must stand exactly once in the file, so a patch cannot go stale
+unseen.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ MUTANTS = (
         "coordinator.py",
         "    pending = find(state, fact.checkpoint)\n    if pending is None:\n        settled",
         "    pending = state.pending[0] if state.pending else None\n"
-        "    fact = evolve(fact, batch=pending.cuts[fact.task].boundary.batch) if pending and fact.task in pending.cuts else fact\n"
+        "    if pending and fact.task in pending.cuts:\n"
+        "        fact = evolve(fact, batch=pending.cuts[fact.task].boundary.batch)\n"
         "    if pending is None:\n        settled",
     ),
     Mutant(
@@ -135,17 +137,20 @@ MUTANTS = (
     Mutant(
         "a failed seal counts as done",
         "commit.py",
-        "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n    return sink, sink.wanted[0] if sink.wanted else None\n"
+        "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n"
+        "    return sink, sink.wanted[0] if sink.wanted else None\n"
         "\n\ndef forget_seals",
         "    done = sink.wanted[0]\n"
         "    sink = evolve(sink, sealed_through=done.through, sealed_for=done.checkpoint)\n"
-        "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n    return sink, sink.wanted[0] if sink.wanted else None\n"
+        "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n"
+        "    return sink, sink.wanted[0] if sink.wanted else None\n"
         "\n\ndef forget_seals",
     ),
     Mutant(
         "a failed commit is given up instead of tried again",
         "sinks.py",
-        "        sink = commit.commit_failed(sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)\n",
+        "        sink = commit.commit_failed("
+        "sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)\n",
         "        sink, _ = commit.committed(sink, fact.sealed_in, fact.checkpoint)\n        del settings\n",
     ),
     Mutant(
@@ -171,7 +176,8 @@ MUTANTS = (
         "the job returns to the checkpoint before the latest",
         "recovery.py",
         "        if isinstance(record, CompletedCheckpoint):\n            return record.id\n",
-        "        if isinstance(record, CompletedCheckpoint) and record is not records[-1]:\n            return record.id\n",
+        "        if isinstance(record, CompletedCheckpoint) and record is not records[-1]:\n"
+        "            return record.id\n",
     ),
     Mutant(
         "an id is used again by the next leader",

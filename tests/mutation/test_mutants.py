@@ -16,7 +16,7 @@ BLIND = "    if broken is not None:"
 
 
 def plant(mutant: Mutant | None, home: Path) -> Path:
-    """A copy of the package with the bug in it, and with the core's own invariants silenced: the checkers are on trial."""
+    """A copy of the package with the bug in it and the core's own invariants silenced: the checkers are on trial."""
     copy = home / "headgate"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     patches = [(copy / "core" / "invariants.py", BLIND, f"{BLIND[:-1]} and broken == '':")]
