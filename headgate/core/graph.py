@@ -66,6 +66,8 @@ class Graph:
                     "list tasks upstream first, and without cycles"
                 )
         for task in self.tasks:
+            if task.partitions < 1:
+                raise InvalidGraph(f"task {task.id} has {task.partitions} partitions: it needs at least one")
             if not task.has_source and not self.inputs[task.id]:
                 raise InvalidGraph(f"task {task.id} has neither a source nor an input channel")
 

@@ -133,10 +133,12 @@ def match_tasks(graph: Graph, base: CompletedCheckpoint, restore: Restore) -> Ma
     for old in new_name:
         if old not in known:
             raise NotRestorable(f"operator {old} cannot be renamed: checkpoint {base.id} does not have it")
-    home = {operator.uid: task.id for task in graph.tasks for operator in task.operators}
+    _refuse_shared_names(base, new_name)
+    home = {uid: task.id for task in graph.tasks for uid in _uids(task.id, tuple(o.uid for o in task.operators))}
     matched: dict[TaskId, TaskSnapshot] = {}
     for snapshot in base.tasks:
-        places = {home[uid]: None for uid in _renamed(snapshot.operators, new_name) if uid in home}
+        uids = _uids(snapshot.task, _renamed(snapshot.operators, new_name))
+        places = {home[uid]: None for uid in uids if uid in home}
         if len(places) > 1:
             raise NotRestorable(
                 f"the operators of task {snapshot.task} are now in several tasks ({', '.join(places)}): "
@@ -186,11 +188,13 @@ def _match_channels(
     found: dict[Channel, InFlight] = {}
     for channel in graph.channels:
         up, down = matched.get(channel.upstream), matched.get(channel.downstream)
-        for held in left:
-            if up is not None and down is not None and (held.upstream, held.downstream) == (up.task, down.task):
-                found[channel] = held
-                left.remove(held)
-                break
+        if up is None or down is None:
+            continue
+        same_ends = [held for held in left if (held.upstream, held.downstream) == (up.task, down.task)]
+        same_name = [held for held in same_ends if held.channel == channel.id]
+        if same_ends:
+            found[channel] = (same_name or same_ends)[0]
+            left.remove(found[channel])
     for held in left:
         if held.after < held.through and not allow:
             raise NotRestorable(
@@ -198,6 +202,19 @@ def _match_channels(
                 "which the job no longer connects: take a savepoint first, or allow non-restored state"
             )
     return found
+
+
+def _refuse_shared_names(base: CompletedCheckpoint, new_name: Mapping[OperatorUid, OperatorUid]) -> None:
+    taken: dict[OperatorUid, None] = {}
+    for uid in (uid for snapshot in base.tasks for uid in _renamed(snapshot.operators, new_name)):
+        if uid in taken:
+            raise NotRestorable(f"two operators of checkpoint {base.id} would be called {uid}: give each its own name")
+        taken[uid] = None
+
+
+def _uids(task: TaskId, operators: tuple[OperatorUid, ...]) -> tuple[OperatorUid, ...]:
+    """What a task is found by: its operators, or, where it has none, its own name."""
+    return operators or (OperatorUid(task),)
 
 
 def _renamed(uids: tuple[OperatorUid, ...], new_name: Mapping[OperatorUid, OperatorUid]) -> tuple[OperatorUid, ...]:

@@ -98,7 +98,7 @@ Strategy = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 @dataclass(frozen=True)
 class History:
-    """What a strategy remembers of the failures so far. ``recent`` is bounded by ``FailureRate.failures_max``."""
+    """What a strategy remembers. ``recent`` holds one failure more than ``FailureRate.failures_max`` at most."""
 
     attempts: int = 0
     backoff_ms: int = 0
@@ -175,7 +175,8 @@ def _exponential(
         attempts, backoff_ms = 1, strategy.initial_ms
     else:
         attempts = history.attempts + 1
-        backoff_ms = min(strategy.maximum_ms, int(history.backoff_ms * strategy.multiplier))
+        longer = max(history.backoff_ms + 1, history.backoff_ms * strategy.multiplier)
+        backoff_ms = int(min(strategy.maximum_ms, longer))
     after = evolve(history, attempts=attempts, backoff_ms=backoff_ms, last_failure_ms=now_ms)
     if _exhausted(attempts, strategy.attempts_max):
         return after, None

@@ -136,6 +136,16 @@ def test_an_operator_that_the_checkpoint_does_not_have_cannot_be_renamed() -> No
         plan(GRAPH, completed(GRAPH, 1), restore=renamed(("z", "a-op")))
 
 
+@pytest.mark.parametrize(
+    "restore", [renamed(("one", "two")), renamed(("one", "x"), ("two", "x"))], ids=["a name in use", "one new name"]
+)
+def test_two_operators_with_state_cannot_take_one_name(restore: Restore) -> None:
+    before = Graph((task("a", source=True, uids=("one", "two")),))
+    new = restore.renamed[0][1]
+    with pytest.raises(NotRestorable):
+        plan(Graph((task("a", source=True, uids=(new,)),)), completed(before, 1), restore=restore)
+
+
 @pytest.mark.parametrize("restore", [Restore(), ALLOW])
 def test_operators_of_one_task_stay_together(restore: Restore) -> None:
     before = Graph((task("a", source=True, uids=("one", "two")),))
