@@ -65,10 +65,15 @@ def taken(chain: Chain, record: Record) -> tuple[Chain, Answer, Record | None]:
     """The store already holds ``record`` under that id: ours from an earlier try, or somebody else's."""
     if not chain.queue or chain.queue[0].id != record.id:
         return chain, Answer.STALE, None
-    if chain.queue[0].leader != record.leader or chain.queue[0].generation != record.generation:
+    if not is_same(chain.queue[0], record):
         return chain, Answer.FOREIGN, None
     chain, ours = created(chain, record.generation, record.id)
     return chain, Answer.OURS, ours
+
+
+def is_same(one: Record, other: Record) -> bool:
+    """Whether two records are one: nobody creates two under one id in one generation."""
+    return (one.id, one.generation, one.leader) == (other.id, other.generation, other.leader)
 
 
 def unclear(chain: Chain, generation: Generation, record: CheckpointId, retry_at_ms: int) -> Chain:

@@ -4,10 +4,11 @@ One rule: a closing job starts nothing and finishes all that was decided; only t
 """
 
 from headgate.core import chain, coordinator, leadership, sinks, sweeping
+from headgate.core.chain import Chain
 from headgate.core.effects import CreateRecord, Outcome, StopTask, Tell
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation, RequestId
-from headgate.core.records import Fence
+from headgate.core.records import CompletedCheckpoint, Fence
 from headgate.core.state import AT_REST, Ending, Phase, Turn
 
 
@@ -15,6 +16,9 @@ def cancel(turn: Turn, request: RequestId) -> None:
     """A user wants the job to end. Without a generation there is nothing to end yet: get one first."""
     if turn.state.phase in AT_REST:
         turn.order(Tell(Outcome.REFUSED, "cancel refused: the job is not running here", request))
+        return
+    if turn.state.cancel is not None:
+        turn.order(Tell(Outcome.REFUSED, "cancel refused: the job is being cancelled already", request))
         return
     turn.state = evolve(turn.state, cancel=request)
     if turn.state.phase in (Phase.RECOVERING, Phase.RUNNING):
@@ -28,10 +32,34 @@ def close(turn: Turn, ending: Ending) -> None:
     turn.state = evolve(turn.state, phase=Phase.CLOSING, ending=ending, restart_at_ms=None)
     turn.tell_story(f"closing: {ending.value}")
     halt(turn, coordinator.GivenUp.CLOSED)
-    for request in turn.state.requests:
-        turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: the job is closing", request.id))
-    turn.state = evolve(turn.state, requests=())
+    refuse_waiting(turn, "the job is closing")
     closed(turn)
+
+
+def refuse_waiting(turn: Turn, why: str) -> None:
+    """Answer everybody whose checkpoint has not been triggered, and now never will be."""
+    for request in turn.state.requests:
+        turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
+    turn.state = evolve(turn.state, requests=())
+
+
+def fail_waiting(turn: Turn, why: str) -> None:
+    """Answer everybody who still waits for something: this process will not do it."""
+    refuse_waiting(turn, why)
+    state = turn.state
+    ready = [record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)]
+    ready += [record for record in state.completed if record.id in state.copying and record.leader == state.leader]
+    asked_for = [(pending.id, pending.request) for pending in state.pending]
+    asked_for += [(record.id, record.request) for record in ready]
+    for checkpoint, request in asked_for:
+        if request is not None:
+            text = f"checkpoint {checkpoint} may or may not have completed: {why}"
+            turn.order(Tell(Outcome.FAILED, text, request, checkpoint))
+    for asked in state.holding:
+        turn.order(Tell(Outcome.FAILED, f"hold of {asked.checkpoint}: {why}", asked.request, asked.checkpoint))
+    if state.cancel is not None:
+        turn.order(Tell(Outcome.FAILED, f"cancel: {why}", state.cancel))
+    turn.state = evolve(state, pending=(), holding=(), copying=(), in_doubt=(), cancel=None, chain=Chain())
 
 
 def halt(turn: Turn, reason: coordinator.GivenUp) -> None:
@@ -52,7 +80,7 @@ def closed(turn: Turn) -> None:
     state = turn.state
     if state.phase is not Phase.CLOSING:
         return
-    if state.chain.queue or state.copying or any(sink.due for sink in state.sinks.values()):
+    if state.chain.queue or state.copying or state.holding or any(sink.due for sink in state.sinks.values()):
         return
     above = Generation(state.generation + 1)
     if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:
@@ -71,4 +99,4 @@ def closed(turn: Turn) -> None:
     turn.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None)
     text = f"the job is {state.ending.value if state.ending else 'over'}; latest checkpoint: {state.base}"
     turn.tell_story(text)
-    turn.order(Tell(Outcome.NOTICE, text, state.cancel, state.base))
+    turn.order(Tell(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, state.base))

@@ -24,8 +24,8 @@ from headgate.core.events import (
     LeadershipWon,
 )
 from headgate.core.evolve import evolve
-from headgate.core.ids import NO_CHECKPOINT, SinkId
-from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Restore
+from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId
+from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Record, Restore
 from headgate.core.state import AT_REST, Ending, JobState, Phase, TaskState, Turn
 
 # -- from leadership to a generation -------------------------------------------------------------------------------
@@ -57,40 +57,60 @@ def lost(turn: Turn, fact: LeadershipLost) -> None:
 
 def read(turn: Turn) -> None:
     """Ask for the chain as it stands."""
-    turn.state = evolve(turn.state, phase=Phase.READING, restart_at_ms=None)
+    ready = tuple(record for record in turn.state.chain.queue if isinstance(record, CompletedCheckpoint))
+    turn.state = evolve(
+        turn.state, phase=Phase.READING, restart_at_ms=None, chain=Chain(), in_doubt=turn.state.in_doubt + ready
+    )
     turn.order(ReadChain(turn.state.leader))
 
 
 def chain_read(turn: Turn, fact: ChainRead) -> None:
-    """See what there is, make sure that we can begin from it, and burn the next id."""
+    """See what there is, make sure that we can begin from it, and burn the next id; if that is done already, begin.
+
+    Our fence counts once it is seen to be the last record. A create that was very late may have landed in a place that
+    was used and swept meanwhile: then there are later records, and we try again behind them.
+    """
     state = turn.state
     if fact.leader != state.leader or state.phase is not Phase.READING:
+        return
+    if state.fence is not None and fact.records and chain.is_same(fact.records[-1], state.fence):
+        turn.state = _known(state, fact, fact.records[:-1])
+        open_generation(turn, state.fence)
         return
     try:
         base = recovery.choose(fact.records, state.restore.checkpoint)
         fence = chain.fence(fact.records, state.leader, base.id if base else None, state.next_id)
         recovery.plan(state.graph, fact.records, state.restore, fence.generation)
     except NotRestorable as error:
-        turn.state = evolve(state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
+        closing.fail_waiting(turn, str(error))
+        turn.state = evolve(turn.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
         turn.order(Tell(Outcome.FAILED, str(error)))
         return
-    tail = fact.records[-1].id if fact.records else NO_CHECKPOINT
-    links, _ = chain.enqueue(Chain(recorded=tail, last=tail), (fence,))
-    completed = tuple(record for record in fact.records if isinstance(record, CompletedCheckpoint))
-    turn.state = evolve(
+    links, _ = chain.enqueue(Chain(recorded=CheckpointId(fence.id - 1)), (fence,))
+    turn.state = evolve(_known(state, fact, fact.records), phase=Phase.FENCING, chain=links, fence=None)
+    turn.order(CreateRecord(state.leader, fence))
+
+
+def fenced(turn: Turn, fence: Fence) -> None:
+    """Our fence is in the store. See that it is the last record there."""
+    turn.state = evolve(turn.state, fence=fence)
+    read(turn)
+
+
+def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> JobState:
+    """The state with what a read of the chain tells."""
+    completed = tuple(record for record in records if isinstance(record, CompletedCheckpoint))
+    return evolve(
         state,
-        phase=Phase.FENCING,
-        chain=links,
-        records=fact.records,
+        records=records,
         completed=completed,
         held=tuple(dict.fromkeys((*fact.held, *(asked.checkpoint for asked in state.holding if asked.held)))),
         copying=tuple(c.id for c in completed if c.kind is Kind.SAVEPOINT and c.id not in fact.copied),
     )
-    turn.order(CreateRecord(state.leader, fence))
 
 
 def open_generation(turn: Turn, fence: Fence) -> None:
-    """Our fence is in the store: the job is ours. Finish what was decided before us, then start the tasks."""
+    """Our fence is the last record: the job is ours. Finish what was decided before us, then start the tasks."""
     state = turn.state
     plan = recovery.plan(state.graph, state.records, state.restore, fence.generation)
     batches = {start.task: start.snapshot.batch for start in plan.starts if start.snapshot}
@@ -107,6 +127,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         next_id=fence.next_id,
         restore=Restore(),
         records=(),
+        fence=None,
         base=fence.base,
         starts=plan.starts,
         tasks={start.task: _first_run(start) for start in plan.starts},
@@ -127,9 +148,27 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         committing.order_commit(turn, sink)
     for savepoint in state.copying:
         turn.order(CopySavepoint(state.leader, savepoint))
+    stop = _settle_doubts(turn, state)
     recovered(turn)
     if state.cancel is not None:
-        closing.cancel(turn, state.cancel)
+        closing.close(turn, Ending.CANCELLED)
+    elif stop:
+        closing.close(turn, Ending.STOPPED)
+
+
+def _settle_doubts(turn: Turn, before: JobState) -> bool:
+    """Tell who asked for a checkpoint that was ready when the job restarted. True if the job was to stop after it."""
+    landed = {(record.id, record.generation) for record in before.completed}
+    stop = False
+    for record in before.in_doubt:
+        there = (record.id, record.generation) in landed
+        stop = stop or (there and record.id == before.stop_after)
+        if record.request is not None and not (there and record.kind is Kind.SAVEPOINT):
+            outcome = Outcome.DONE if there else Outcome.FAILED
+            text = f"{record.kind.value} {record.id} {'completed' if there else 'given up: the job restarted'}"
+            turn.order(Tell(outcome, text, record.request, record.id))
+    turn.state = evolve(turn.state, in_doubt=())
+    return stop
 
 
 def _first_run(start: StartTask) -> TaskState:
@@ -167,6 +206,7 @@ def depose(turn: Turn, why: str) -> None:
     """Somebody else leads. Stop, and commit nothing more."""
     for task, task_state in turn.state.tasks.items():
         turn.order(StopTask(turn.state.generation, task, task_state.run))
-    turn.state = evolve(turn.state, phase=Phase.DEPOSED, pending=(), chain=Chain(), resend_at_ms=None)
+    closing.fail_waiting(turn, why)
+    turn.state = evolve(turn.state, phase=Phase.DEPOSED, resend_at_ms=None)
     turn.tell_story(f"deposed: {why}")
     turn.order(Tell(Outcome.NOTICE, f"this process no longer leads the job: {why}"))

@@ -53,7 +53,7 @@ def _recorded(turn: Turn, record: Record | None) -> None:
     if turn.state.chain.queue:
         turn.order(CreateRecord(turn.state.leader, turn.state.chain.queue[0]))
     if isinstance(record, Fence) and turn.state.phase is Phase.FENCING:
-        leadership.open_generation(turn, record)
+        leadership.fenced(turn, record)
     elif isinstance(record, CompletedCheckpoint):
         published(turn, record)
     closing.closed(turn)

@@ -31,7 +31,7 @@ from headgate.core.ids import (
     SinkId,
     TaskId,
 )
-from headgate.core.records import Boundary, CompletedCheckpoint, Kind, Record, Restore
+from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Record, Restore
 from headgate.core.restart import History
 from headgate.core.settings import Settings
 
@@ -151,6 +151,10 @@ class JobState:
     """What the user said about where to begin. Used up by the first generation."""
     records: tuple[Record, ...] = ()
     """The chain as it was read, until the generation is open."""
+    fence: Fence | None = None
+    """Our fence, once it is in the store, until it is seen to be the last record."""
+    in_doubt: tuple[CompletedCheckpoint, ...] = ()
+    """Checkpoints that were ready when the job restarted: the chain will tell whether they are complete."""
     cancel: RequestId | None = None
     """A user wants the job to end as soon as there is a generation to end."""
     starts: tuple[StartTask, ...] = ()

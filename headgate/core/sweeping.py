@@ -65,7 +65,8 @@ def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
     if fact.leader != state.leader or fact.checkpoint not in state.copying:
         return
     turn.state = evolve(state, copying=tuple(other for other in state.copying if other != fact.checkpoint))
-    request = next((c.request for c in state.completed if c.id == fact.checkpoint), None)
+    ours = (c.request for c in state.completed if c.id == fact.checkpoint and c.leader == state.leader)
+    request = next(ours, None)
     turn.order(Tell(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))
     closing.closed(turn)
 

@@ -49,6 +49,8 @@ class Checker:
         self.permitted: dict[tuple[str, int, int], int] = {}
         """Transactions that a published checkpoint named, with that checkpoint."""
         self.owner_of_id: dict[int, int] = {}
+        self.waiting: dict[str, str] = {}
+        """Requests that nobody has answered, with the process that was asked."""
         self.latest: dict[str, tuple[int, int]] = {}
         """For each sink, the generation and checkpoint of the last transaction that became visible."""
         self.lost: dict[tuple[int, int], None] = {}
@@ -59,6 +61,8 @@ class Checker:
 
     def created(self, record: Any) -> None:
         """A record has landed in the store."""
+        if self.chain and record.id < self.chain[-1].id and hasattr(record, "base"):
+            return  # A fence in a place that was used and swept: it must not count, and ``starts`` sees to that.
         for earlier in self.chain[-2:]:
             if earlier.id >= record.id:
                 self.scene.violation(f"record {record.id} landed after record {earlier.id}")
@@ -158,6 +162,10 @@ class Checker:
         if not any(hasattr(record, "base") and record.generation == generation for record in self.chain):
             self.scene.violation(f"{task} is started in generation {generation}, which has no fence in the store")
 
+    def superseded(self, generation: int) -> bool:
+        """Whether a later generation has begun."""
+        return any(record.generation > generation for record in self.chain[-1:])
+
     def commits(self, sink: str, generation: int, checkpoint: int) -> None:
         """A transaction is about to be committed, for the first time or again."""
         if (sink, generation, checkpoint) not in self.permitted:
@@ -204,6 +212,21 @@ class Checker:
         for name in files:
             if name in needed:
                 self.scene.violation(f"file {name} is deleted though checkpoint {needed[name]} is kept")
+
+    def asked(self, request: str, who: str) -> None:
+        """A user asked a process for something."""
+        self.waiting[request] = who
+
+    def answered(self, request: str) -> None:
+        """A user was answered: once, and only if he had asked."""
+        if self.waiting.pop(request, None) is None:
+            self.scene.violation(f"request {request} is answered twice")
+
+    def at_rest(self, who: str) -> None:
+        """A process has come to rest: nobody may still be waiting for it."""
+        left = [request for request, asked in self.waiting.items() if asked == who]
+        if left:
+            self.scene.violation(f"{who} has come to rest, and request {left[0]} has no answer")
 
     def skipped(
         self,

@@ -312,8 +312,14 @@ def _delete_files(process: "Process", order: e.DeleteFiles) -> None:
     process.tell(FilesDeleted(order.generation, order.records))
 
 
+def tell(process: "Process", order: e.Tell) -> None:
+    """Say something to the user."""
+    if order.request is not None:
+        process.world.checker.answered(str(order.request))
+
+
 def nothing(process: "Process", order: object) -> None:
-    """Orders that have no effect in a simulated world: answers, notices, and word to the user."""
+    """Orders that have no effect in a simulated world: answers and notices."""
     del process, order
 
 
@@ -336,5 +342,5 @@ HANDLERS: dict[type, Callable[..., None]] = {
     e.SetHold: set_hold,
     e.ListFiles: list_files,
     e.DeleteFiles: delete_files,
-    e.Tell: nothing,
+    e.Tell: tell,
 }

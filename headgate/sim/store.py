@@ -47,18 +47,18 @@ class Store:
             self.clock.at(latency, self._land, record, created, taken)
             return
         way = rng.random()
-        if way < 0.25:
+        if way < 0.2:
             self.clock.at(latency, unclear, record)
-        elif way < 0.5:
+        elif way < 0.4:
             self.clock.at(latency, self._land, record, _ignore, _ignore)
             self.clock.at(latency + int(rng.random() * 4), unclear, record)
-        elif way < 0.75:
+        elif way < 0.6:
             self.clock.at(latency, unclear, record)
             self.clock.at(latency + int(rng.random() * 300), self._land, record, _ignore, _ignore)
-        elif way < 0.9:
+        elif way < 0.75:
             self.clock.at(latency, self._land, record, _ignore, _ignore)
         else:
-            self.clock.at(latency + int(rng.random() * 200), self._land, record, created, taken)
+            self.clock.at(latency + int(rng.random() * 500), self._land, record, created, taken)
 
     def _land(self, record: Record, created: Callable[[Record], None], taken: Callable[[Record], None]) -> None:
         there = self.records.get(record.id)

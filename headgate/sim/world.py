@@ -30,7 +30,7 @@ from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, RequestId
 from headgate.core.job import step
 from headgate.core.records import CompletedCheckpoint, Fence, Record, Restore
 from headgate.core.restart import Failure, FailureClass
-from headgate.core.state import Ending, JobState, Phase
+from headgate.core.state import AT_REST, Ending, JobState, Phase
 from headgate.sim.checker import Checker, Shape
 from headgate.sim.disk import Disk
 from headgate.sim.perform import HANDLERS
@@ -98,6 +98,7 @@ class Process:
         if world.log is not None:
             world.log.append(f"{world.now:>6} {self.name} < {event}")
         told = self.state.story
+        rested = self.state.phase in AT_REST
         try:
             self.state, effects = step(self.state, event)
             self.steps += 1
@@ -110,6 +111,8 @@ class Process:
             world.on_step(self, told)
         for effect in effects:
             self._perform(effect)
+        if self.state.phase in AT_REST and not rested:
+            world.checker.at_rest(self.name)
 
     def _perform(self, effect: Effect) -> None:
         world = self.world
@@ -231,7 +234,7 @@ class World:
 
     def missing(self, generation: int, what: str) -> None:
         """Something is not there. A process that no longer leads must bear that; for all others it is a violation."""
-        if all(record.generation <= generation for record in self.store.ever.values()):
+        if not self.checker.superseded(generation):
             self.violation(what)
 
     def _landed(self, record: Record) -> None:
@@ -369,8 +372,8 @@ class World:
     def cancel_and_usurp(self, fault: Fault) -> None:
         """A user cancels at one process while another is being made leader."""
         before = self.official
-        if before is not None and not self._electing:
-            before.take(CancelAsked(RequestId("cancel")))
+        if before is not None and before.alive and not self._electing:
+            before.take(CancelAsked(self._request(before)))
             if not self.over:
                 self.at(fault.lasting_ms // 20, self.elect)
 
@@ -409,10 +412,9 @@ class World:
 
     def ask(self, fault: Fault) -> None:
         """A user asks for something."""
-        if self.official is None:
+        if self.official is None or not self.official.alive:
             return
-        self._requests += 1
-        request = RequestId(f"r{self._requests}")
+        request = self._request(self.official)
         completed = self.official.state.completed
         some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
         asked: dict[str, Event] = {
@@ -424,6 +426,12 @@ class World:
             "ask-release": HoldAsked(request, some, held=False),
         }
         self.official.take(asked[fault.kind])
+
+    def _request(self, process: Process) -> RequestId:
+        self._requests += 1
+        request = RequestId(f"r{self._requests}")
+        self.checker.asked(str(request), process.name)
+        return request
 
     def change_job(self, fault: Fault) -> None:
         """The next leader comes with a changed job: one operator renamed, one task rescaled."""

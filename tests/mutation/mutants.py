@@ -80,10 +80,15 @@ MUTANTS = (
     Mutant(
         "the fence is ignored: a foreign record counts as ours",
         "chain.py",
-        "    if chain.queue[0].leader != record.leader or chain.queue[0].generation != record.generation:\n"
-        "        return chain, Answer.FOREIGN, None\n"
+        "    if not is_same(chain.queue[0], record):\n        return chain, Answer.FOREIGN, None\n"
         "    chain, ours = created(chain, record.generation, record.id)",
         "    chain, ours = created(chain, chain.queue[0].generation, record.id)",
+    ),
+    Mutant(
+        "a fence counts wherever it landed",
+        "leadership.py",
+        "    if state.fence is not None and fact.records and chain.is_same(fact.records[-1], state.fence):\n",
+        "    if state.fence is not None and any(chain.is_same(r, state.fence) for r in fact.records):\n",
     ),
     Mutant(
         "no fence is burned where the predecessor would write next",
@@ -106,12 +111,6 @@ MUTANTS = (
         "chain.py",
         "    return evolve(chain, retry_at_ms=retry_at_ms)\n",
         "    return evolve(chain, queue=chain.queue[1:], recorded=record)\n",
-    ),
-    Mutant(
-        "a late answer about another generation's record is believed",
-        "chain.py",
-        "    if head is None or (head.id, head.generation) != (record, generation):\n        return chain, None",
-        "    if head is None or head.id != record:\n        return chain, None",
     ),
     Mutant(
         "a checkpoint is published before every sink has sealed",
