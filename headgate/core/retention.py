@@ -17,7 +17,7 @@ from headgate.core.records import CompletedCheckpoint, Kind, StoredFile
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep deletes, and what it leaves and why it may."""
+    """What a sweep deletes, and how many files it leaves."""
 
     files: tuple[str, ...]
     kept: int
