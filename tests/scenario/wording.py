@@ -1,0 +1,145 @@
+"""How a transcript words orders and states.
+
+``t0 g1#2`` is run 2 of task t0 in generation 1; ``(3, 5]`` are the batches after 3, through 5; ``t0@4`` is t0 right
+after its batch 4; -1 stands before the first batch.
+"""
+
+from typing import assert_never
+
+from headgate.core.effects import (
+    AbortAttempts,
+    AbortSnapshot,
+    AbortStrangers,
+    AnswerAck,
+    AskTask,
+    CommitTransaction,
+    CopySavepoint,
+    CreateRecord,
+    DeleteFiles,
+    Effect,
+    ListFiles,
+    NotifyCompleted,
+    OpenGate,
+    ReadChain,
+    SealSink,
+    SetHold,
+    StartTask,
+    StopTask,
+    TakeSnapshot,
+    Tell,
+)
+from headgate.core.records import CompletedCheckpoint, Fence, InFlight, Record, Transaction, Void
+from headgate.core.state import JobState, PendingCheckpoint, TaskState
+
+
+def order(effect: Effect) -> str:
+    match effect:
+        case StartTask(generation, task, run):
+            return f"start {task} g{generation}#{run} {_how(effect)}"
+        case StopTask(generation, task, run, drain):
+            return f"stop {task} g{generation}#{run}" + (" once drained" if drain else "")
+        case AskTask(generation, task, run):
+            return f"ask {task} g{generation}#{run} where it stands"
+        case OpenGate(_, channel, through):
+            return f"open {channel} through {through}"
+        case TakeSnapshot(_, checkpoint, task, batch):
+            return f"snapshot {task}@{batch} for {checkpoint}"
+        case AnswerAck(_, checkpoint, task, answer):
+            return f"answer {task} on {checkpoint}: {answer.value}"
+        case AbortSnapshot(_, checkpoint):
+            return f"abort snapshots for {checkpoint}"
+        case NotifyCompleted(_, checkpoint):
+            return f"notify that {checkpoint} is completed"
+        case SealSink(_, checkpoint, sink, after, through):
+            return f"seal {sink} ({after}, {through}] for {checkpoint}"
+        case CommitTransaction(_, permit, what):
+            return f"commit {_transaction(what)}, permitted by {permit.checkpoint}"
+        case AbortAttempts(_, sink, after, run):
+            return f"abort attempts of {sink} after {after} by runs before #{run}"
+        case AbortStrangers(_, sink, below):
+            return f"abort strangers in {sink} below g{below}"
+        case ReadChain():
+            return "read the chain"
+        case CreateRecord(_, record):
+            return f"create {_record(record)}"
+        case CopySavepoint(_, checkpoint):
+            return f"copy savepoint {checkpoint}"
+        case SetHold(_, checkpoint, held):
+            return f"set {checkpoint} {'held' if held else 'not held'}"
+        case ListFiles():
+            return "list files"
+        case DeleteFiles(_, records, files):
+            return f"delete records {_line(records)}; files {_line(files)}"
+        case Tell(outcome, text, request):
+            return f"tell {request or 'everyone'}, {outcome.value}: {text}"
+        case _:
+            assert_never(effect)
+
+
+def whole(state: JobState) -> list[str]:
+    """The state, as the ``state`` command shows it: only what there is."""
+    lines = [f"phase {state.phase.value}" + (f" ({state.ending.value})" if state.ending else "")]
+    lines += [f"task {name} {_task(task)}" for name, task in state.tasks.items()]
+    lines += [f"gate {channel} {through}" for channel, through in state.gates.items()]
+    lines += [f"pending {_pending(pending)}" for pending in state.pending]
+    lines += [f"chain through {state.chain.recorded}, next id {state.next_id}"]
+    lines += [f"queued {_record(record)}" for record in state.chain.queue]
+    lines += [f"kept {_line(tuple(c.id for c in state.completed))}; held {_line(state.held)}; base {state.base}"]
+    for name, sink in state.sinks.items():
+        lines += [f"sink {name} sealed through {sink.sealed_through}"]
+        lines += [f"sink {name} wants a seal through {seal.through} for {seal.checkpoint}" for seal in sink.wanted]
+        lines += [f"sink {name} sealed {_transaction(one)}" for one in sink.sealed]
+        lines += [f"sink {name} due {_transaction(one)}, permitted by {by.checkpoint}" for by, one in sink.due]
+    return lines
+
+
+def _how(start: StartTask) -> str:
+    if start.in_place:
+        return "in place" + (", skipping the uncommitted batch" if start.skip else "")
+    at = [f"from g{start.snapshot.generation} batch {start.snapshot.batch}" if start.snapshot else "empty"]
+    at += [f"reading after {_line(start.positions)}"] if start.positions else []
+    return ", ".join(at + [_in_flight(held) for held in start.in_flight if held.after < held.through])
+
+
+def _task(task: TaskState) -> str:
+    words = [f"#{task.run}@{task.boundary.batch}"]
+    words += [f"read {_line(task.boundary.positions)}"] if task.boundary.positions else []
+    words += [f"entered {task.entered}"] if task.entered > task.boundary.batch else []
+    words += [f"starts at {task.restart_at_ms} ms"] if task.restart_at_ms is not None else []
+    words += [name for name in ("started", "draining", "ended") if getattr(task, name)]
+    return ", ".join(words)
+
+
+def _pending(pending: PendingCheckpoint) -> str:
+    words = [f"{pending.kind.value} {pending.id}", "unaligned"] if pending.unaligned else []
+    words = words or [f"{pending.kind.value} {pending.id}"]
+    words += [f"cut {_line(tuple(f'{name}@{cut.boundary.batch}' for name, cut in pending.cuts.items()))}"]
+    words += [f"acknowledged by {_line(tuple(pending.acknowledged))}"]
+    return ", ".join(words)
+
+
+def _record(record: Record) -> str:
+    match record:
+        case Void(number, generation, leader):
+            return f"void {number} of {leader} g{generation}"
+        case Fence(number, generation, leader, next_id, base):
+            return f"fence {number} of {leader} g{generation}: next id {next_id}, base {base}"
+        case CompletedCheckpoint(number, generation, leader, kind, tasks, channels, transactions):
+            words = [f"{one.task}@{one.batch}{' finished' if one.finished else ''}" for one in tasks]
+            words += [_in_flight(held) for held in channels if held.after < held.through]
+            words += [_transaction(one) for one in transactions]
+            return f"{kind.value} {number} of {leader} g{generation}: {', '.join(words)}"
+        case _:
+            assert_never(record)
+
+
+def _in_flight(held: InFlight) -> str:
+    return f"{held.channel} ({held.after}, {held.through}] in flight"
+
+
+def _transaction(one: Transaction) -> str:
+    return f"{one.sink} ({one.after}, {one.through}] sealed for g{one.generation} {one.checkpoint}"
+
+
+def _line(words: tuple[object, ...]) -> str:
+    return " ".join(str(word) for word in words) or "none"

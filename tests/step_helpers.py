@@ -1,0 +1,222 @@
+"""One core under test: tell it facts in plain words and numbers, get its orders.
+
+After every step the invariants are checked, and that every order which somebody must answer would be given again.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from headgate.core import effects as o, events as e, invariants, timing
+from headgate.core.effects import Effect
+from headgate.core.graph import Graph
+from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
+from headgate.core.job import step
+from headgate.core.records import Boundary, CompletedCheckpoint, Record, Restore
+from headgate.core.restart import Failure, FailureClass, FixedDelay
+from headgate.core.settings import Settings
+from headgate.core.state import AT_REST, JobState, Phase
+
+ME = LeaderId("me")
+OTHER = LeaderId("other")
+QUIET: dict[str, Any] = {"interval_ms": None, "resend_ms": 3_600_000, "restart": FixedDelay(1000)}
+"""Checkpoints only when asked for, orders not given again by the clock, restarts after a second."""
+
+E = TypeVar("E", bound=Effect)
+
+ANSWERED = (
+    o.StartTask,
+    o.StopTask,
+    o.OpenGate,
+    o.TakeSnapshot,
+    o.SealSink,
+    o.CommitTransaction,
+    o.AbortStrangers,
+    o.ReadChain,
+    o.CreateRecord,
+    o.CopySavepoint,
+    o.SetHold,
+    o.ListFiles,
+)
+"""Orders that are in force until somebody answers."""
+
+
+class Core:
+    """One process, and what the store would show it."""
+
+    def __init__(self, graph: Graph, **settings: Any) -> None:
+        self.state = JobState(graph=graph, settings=Settings(**{**QUIET, **settings}))
+        self.store: dict[int, Record] = {}
+        self.held: tuple[CheckpointId, ...] = ()
+        self.copied: tuple[CheckpointId, ...] = ()
+        self.requests = 0
+
+    def tell(self, *facts: e.Event) -> list[Effect]:
+        """The orders that these facts lead to."""
+        given: list[Effect] = []
+        for fact in facts:
+            self.state, effects = step(self.state, fact)
+            invariants.check(self.state)
+            assert forgotten(self.state, effects) == []
+            given += effects
+        return given
+
+    # -- from nothing to a running job -------------------------------------------------------------------------------
+
+    def lead(self, leader: LeaderId = ME, restore: Restore | None = None) -> list[Effect]:
+        return self.tell(e.LeadershipWon(leader, restore or Restore()))
+
+    def read(self) -> list[Effect]:
+        records = tuple(self.store[number] for number in sorted(self.store))
+        return self.tell(e.ChainRead(self.state.leader, records, self.held, self.copied))
+
+    def create(self) -> list[Effect]:
+        """The store creates what was ordered. If that was a fence it is looked at once more, and the job begins."""
+        record = self.state.chain.queue[0]
+        assert record.id not in self.store
+        self.store[record.id] = record
+        given = self.tell(e.RecordCreated(self.state.leader, record.generation, record.id))
+        return self.read() if self.state.phase is Phase.READING else given
+
+    def start_all(self) -> list[Effect]:
+        """All tasks are up, and the sinks have thrown away what was left."""
+        up = [self.started(name) for name, task in self.state.tasks.items() if not task.ended]
+        return self.tell(*up, *(self.strangers_aborted(sink) for sink in self.state.strangers))
+
+    # -- a task's facts ----------------------------------------------------------------------------------------------
+
+    def whose(self, task: str) -> tuple[Generation, TaskId, Run]:
+        return self.state.generation, TaskId(task), self.state.tasks[TaskId(task)].run
+
+    def stands(self, task: str, batch: int | None, positions: tuple[int, ...]) -> Boundary:
+        """Where a task stands; what is not said has not moved."""
+        now = self.state.tasks[TaskId(task)].boundary
+        return Boundary(now.batch if batch is None else Batch(batch), tuple(map(Batch, positions)) or now.positions)
+
+    def started(self, task: str, batch: int | None = None, *positions: int, skipped: bool = False) -> e.TaskStarted:
+        return e.TaskStarted(*self.whose(task), self.stands(task, batch, positions), skipped)
+
+    def committed(self, task: str, batch: int, *positions: int) -> e.BatchCommitted:
+        return e.BatchCommitted(*self.whose(task), self.stands(task, batch, positions))
+
+    def failed(self, task: str, kind: FailureClass = FailureClass.EXTERNAL) -> e.TaskFailed:
+        return e.TaskFailed(*self.whose(task), Failure(kind, "boom"))
+
+    def ended(self, task: str, batch: int | None = None, *positions: int) -> e.TaskEnded:
+        return e.TaskEnded(*self.whose(task), self.stands(task, batch, positions))
+
+    def reported(self, task: str, batch: int | None = None, *positions: int, **more: Any) -> e.Reported:
+        return e.Reported(*self.whose(task), self.stands(task, batch, positions), **more)
+
+    # -- a checkpoint's facts ----------------------------------------------------------------------------------------
+
+    def ask(self) -> list[Effect]:
+        """A user asks for a checkpoint."""
+        self.requests += 1
+        return self.tell(e.CheckpointAsked(RequestId(f"r{self.requests}")))
+
+    def savepoint(self, *, stop: bool = False) -> list[Effect]:
+        self.requests += 1
+        return self.tell(e.SavepointAsked(RequestId(f"r{self.requests}"), stop))
+
+    def acked(self, task: str, checkpoint: int, batch: int | None = None) -> e.SnapshotTaken:
+        """At the batch where the checkpoint has cut the task, unless another is named."""
+        if batch is None:
+            pending = next(one for one in self.state.pending if one.id == checkpoint)
+            batch = pending.cuts[TaskId(task)].boundary.batch
+        return e.SnapshotTaken(self.state.generation, CheckpointId(checkpoint), TaskId(task), Batch(batch), ("file",))
+
+    def sealed(self, checkpoint: int, sink: str = "out") -> e.SinkSealed:
+        return e.SinkSealed(self.state.generation, CheckpointId(checkpoint), SinkId(sink))
+
+    def seal_failed(self, checkpoint: int, sink: str = "out") -> e.SealFailed:
+        return e.SealFailed(self.state.generation, CheckpointId(checkpoint), SinkId(sink), "disk full")
+
+    def visible(self, checkpoint: int, sink: str = "out") -> e.TransactionCommitted:
+        generation = self.state.generation
+        return e.TransactionCommitted(generation, SinkId(sink), generation, CheckpointId(checkpoint))
+
+    def commit_failed(self, checkpoint: int, sink: str = "out") -> e.CommitFailed:
+        generation = self.state.generation
+        return e.CommitFailed(generation, SinkId(sink), generation, CheckpointId(checkpoint), "no answer")
+
+    def strangers_aborted(self, sink: str = "out") -> e.StrangersAborted:
+        return e.StrangersAborted(self.state.generation, SinkId(sink), self.state.abort_below)
+
+    def make_ready(self, checkpoint: int) -> list[Effect]:
+        """Everyone does their part."""
+        given = self.tell(*(self.acked(task, checkpoint) for task in self.state.tasks))
+        for sink, stands in self.state.sinks.items():
+            if any(seal.checkpoint == checkpoint for seal in stands.wanted):
+                given += self.tell(self.sealed(checkpoint, sink))
+        return given
+
+    def complete(self, checkpoint: int) -> list[Effect]:
+        """Everyone does their part, the checkpoint is published, and what it sealed is committed."""
+        given = self.make_ready(checkpoint) + self.create()
+        for sink in self.state.sinks:
+            while self.state.sinks[sink].due:
+                one = self.state.sinks[sink].due[0][1]
+                generation = self.state.generation
+                given += self.tell(e.TransactionCommitted(generation, sink, one.generation, one.checkpoint))
+        return given
+
+
+def running(graph: Graph, **settings: Any) -> Core:
+    """A job in its first generation, right after its fence at 0, with every task up and nothing committed."""
+    core = Core(graph, **settings)
+    core.lead()
+    core.read()
+    core.create()
+    core.start_all()
+    assert core.state.phase is Phase.RUNNING
+    return core
+
+
+def only(kind: type[E], given: Sequence[Effect]) -> list[E]:
+    """The orders of one kind."""
+    return [one for one in given if isinstance(one, kind)]
+
+
+def told(given: Sequence[Effect]) -> list[tuple[str, str]]:
+    """What users were told: the outcome, and to which request."""
+    return [(one.outcome.value, str(one.request)) for one in only(o.Tell, given)]
+
+
+def published(core: Core) -> list[CompletedCheckpoint]:
+    return [record for record in core.store.values() if isinstance(record, CompletedCheckpoint)]
+
+
+def forgotten(state: JobState, effects: Sequence[Effect]) -> list[Effect]:
+    """Orders of a step that somebody must answer, and that would not be given again.
+
+    Some are out of force by the end of their own step: a gate has been opened further, a checkpoint was given up, a
+    task has ended already or is not to start after all, or the process no longer leads.
+    """
+    if state.phase in AT_REST:
+        return []
+    again = list(timing.unanswered(state))
+    given_up = {one.checkpoint for one in only(o.AbortSnapshot, effects)}
+    return [
+        one
+        for one in effects
+        if isinstance(one, ANSWERED) and one not in again and not _out_of_force(state, one, given_up)
+    ]
+
+
+def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) -> bool:
+    match effect:
+        case o.StartTask():
+            return state.phase is not Phase.RUNNING
+        case o.StopTask(_, task, run, drain=True):
+            stands = state.tasks[task]
+            return state.phase is not Phase.RUNNING or stands.ended or stands.run > run
+        case o.StopTask():
+            return state.phase is Phase.READING
+        case o.OpenGate(_, channel, through):
+            return through < state.gates[channel] or state.phase is not Phase.RUNNING
+        case o.TakeSnapshot(checkpoint=checkpoint):
+            return checkpoint in given_up
+        case o.AbortStrangers(below=below):
+            return below < state.abort_below
+        case _:
+            return False
