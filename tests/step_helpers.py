@@ -216,6 +216,8 @@ def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) 
             return through < state.gates[channel] or state.phase is not Phase.RUNNING
         case o.TakeSnapshot(checkpoint=checkpoint):
             return checkpoint in given_up
+        case o.SealSink():
+            return state.phase is not Phase.RUNNING
         case o.AbortStrangers(below=below):
             return below < state.abort_below
         case _:

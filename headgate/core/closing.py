@@ -49,12 +49,11 @@ def fail_waiting(turn: Turn, why: str) -> None:
     state = turn.state
     ready = [record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)]
     ready += [record for record in state.completed if record.id in state.copying and record.leader == state.leader]
-    asked_for = [(pending.id, pending.request) for pending in state.pending]
-    asked_for += [(record.id, record.request) for record in ready]
-    for checkpoint, request in asked_for:
+    waiting = [(pending.id, pending.request, "will not complete") for pending in state.pending]
+    waiting += [(record.id, record.request, "may or may not be complete") for record in ready]
+    for checkpoint, request, fate in waiting:
         if request is not None:
-            text = f"checkpoint {checkpoint} may or may not have completed: {why}"
-            turn.order(Tell(Outcome.FAILED, text, request, checkpoint))
+            turn.order(Tell(Outcome.FAILED, f"checkpoint {checkpoint} {fate}: {why}", request, checkpoint))
     for asked in state.holding:
         turn.order(Tell(Outcome.FAILED, f"hold of {asked.checkpoint}: {why}", asked.request, asked.checkpoint))
     if state.cancel is not None:
@@ -96,7 +95,9 @@ def closed(turn: Turn) -> None:
         state = turn.state
     if state.strangers or state.sweeping:
         return
-    turn.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None)
-    text = f"the job is {state.ending.value if state.ending else 'over'}; latest checkpoint: {state.base}"
+    base = None if state.burned else state.base
+    turn.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)
+    kept = "its checkpoints are deleted" if state.burned else f"latest checkpoint: {'none' if base is None else base}"
+    text = f"the job is {state.ending.value if state.ending else 'over'}; {kept}"
     turn.tell_story(text)
-    turn.order(Tell(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, state.base))
+    turn.order(Tell(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, base))

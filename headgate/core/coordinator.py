@@ -24,7 +24,8 @@ from headgate.core.evolve import evolve
 from headgate.core.graph import Channel
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId
 from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
-from headgate.core.state import Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn
+from headgate.core.settings import Settings
+from headgate.core.state import AT_REST, Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn
 from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
@@ -57,7 +58,7 @@ def trigger(turn: Turn) -> None:
             id=state.next_id,
             kind=wanted.kind,
             triggered_at_ms=state.now_ms,
-            unaligned=state.settings.unaligned and wanted.kind is Kind.CHECKPOINT,
+            unaligned=wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings),
             request=wanted.request,
         )
         turn.state = evolve(
@@ -72,10 +73,15 @@ def trigger(turn: Turn) -> None:
         cut(turn)
 
 
+def overtakes_at_once(settings: Settings) -> bool:
+    """Whether checkpoints are unaligned from the start."""
+    return settings.unaligned or settings.alignment_timeout_ms == 0
+
+
 def ask(turn: Turn, request: Request) -> None:
     """A user wants a checkpoint: note it, unless too many are waiting or the job is ending."""
     state = turn.state
-    closing = state.phase in (Phase.CLOSING, Phase.CLOSED, Phase.DEPOSED, Phase.IDLE)
+    closing = state.phase is Phase.CLOSING or state.phase in AT_REST
     if closing or len(state.requests) >= REQUESTS_MAX:
         why = "the job is not running here" if closing else f"{REQUESTS_MAX} requests are waiting already"
         turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
@@ -123,13 +129,15 @@ def acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
 
 def _acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
     state = turn.state
-    if fact.generation != state.generation or fact.checkpoint >= state.next_id or fact.task not in state.tasks:
+    if state.phase in AT_REST or fact.generation != state.generation:
+        return Ack.UNKNOWN
+    if fact.checkpoint >= state.next_id or fact.task not in state.tasks:
         return Ack.UNKNOWN
     pending = find(state, fact.checkpoint)
     if pending is None:
         settled = any(
             isinstance(record, CompletedCheckpoint) and record.id == fact.checkpoint
-            for record in (*state.chain.queue, *state.completed)
+            for record in (*state.chain.queue, *state.in_doubt, *state.completed)
         )
         return Ack.DUPLICATE if settled else Ack.DISCARDED
     if fact.task in pending.acknowledged:
@@ -155,7 +163,7 @@ def sealed(turn: Turn, fact: SinkSealed) -> None:
     state = turn.state
     if fact.generation != state.generation:
         return
-    sink = state.sinks[fact.sink]
+    sink = turn.sink(fact.sink)
     seal = commit.seal_under_way(sink, fact.checkpoint)
     if seal is None:
         return
@@ -171,7 +179,7 @@ def sealed(turn: Turn, fact: SinkSealed) -> None:
 def seal_failed(turn: Turn, fact: SealFailed) -> None:
     """A sink could not seal: its checkpoint is given up; what stays open goes into the next seal."""
     state = turn.state
-    if fact.generation != state.generation or commit.seal_under_way(state.sinks[fact.sink], fact.checkpoint) is None:
+    if fact.generation != state.generation or commit.seal_under_way(turn.sink(fact.sink), fact.checkpoint) is None:
         return
     sink, following = commit.seal_failed(state.sinks[fact.sink])
     turn.set_sink(fact.sink, sink)
@@ -216,11 +224,12 @@ def _next_ready(state: JobState) -> PendingCheckpoint | None:
     """The newest ready checkpoint, but none that would overtake one that somebody asked for."""
     found = None
     for pending in state.pending:
-        ready = is_ready(state, pending)
-        if ready:
+        if is_ready(state, pending):
             found = pending
-        if pending.request is not None:
-            return pending if ready else None
+            if pending.request is not None:
+                break
+        elif pending.request is not None:
+            break
     return found
 
 

@@ -45,6 +45,7 @@ class StartTask:
 
     Otherwise rebuild it from ``snapshot`` (None: empty), reading each input from ``positions``, with the segments in
     ``in_flight`` standing first in its channels. ``skip`` leaves the uncommitted batch out instead of replaying it.
+    Whatever other run of the task is still up in this process is stopped first.
     """
 
     generation: Generation
@@ -100,7 +101,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True)
 class AnswerAck:
-    """Tell a task what became of its acknowledgement. One that was not wanted may drop what it copied for it."""
+    """Tell a task what became of its acknowledgement. What it copied in vain goes with the next sweep."""
 
     generation: Generation
     checkpoint: CheckpointId
@@ -195,7 +196,7 @@ class CopySavepoint:
 
 @dataclass(frozen=True)
 class SetHold:
-    """Remember that a checkpoint is held, or that it is not."""
+    """Remember that a checkpoint is held, or that it is not. Carried out in the order in which they were given."""
 
     leader: LeaderId
     checkpoint: CheckpointId

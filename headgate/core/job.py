@@ -41,11 +41,16 @@ from headgate.core.events import (
     TransactionCommitted,
 )
 from headgate.core.records import Kind
-from headgate.core.state import JobState, Phase, Request, Turn
+from headgate.core.state import AT_REST, JobState, Phase, Request, Turn
+
+HEARD_AT_REST = (LeadershipWon, Ticked, SnapshotTaken, CheckpointAsked, SavepointAsked, CancelAsked, HoldAsked)
+"""A process that does not lead hears whether it should, what time it is, and who must be told that it does not."""
 
 
 def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
     """Take in one fact; return the new state and the orders it leads to."""
+    if state.phase in AT_REST and not isinstance(event, HEARD_AT_REST):
+        return state, ()
     turn = Turn(state)
     match event:
         case BatchEntered() | OutputsWritten():

@@ -24,7 +24,7 @@ from headgate.core.events import (
     LeadershipWon,
 )
 from headgate.core.evolve import evolve
-from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId
+from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, SinkId
 from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Record, Restore
 from headgate.core.state import AT_REST, Ending, JobState, Phase, TaskState, Turn
 
@@ -51,7 +51,7 @@ def won(turn: Turn, fact: LeadershipWon) -> None:
 
 def lost(turn: Turn, fact: LeadershipLost) -> None:
     """Stop, if it is us who lost."""
-    if fact.leader == turn.state.leader and turn.state.phase not in AT_REST:
+    if fact.leader == turn.state.leader:
         depose(turn, "leadership was lost")
 
 
@@ -73,6 +73,8 @@ def chain_read(turn: Turn, fact: ChainRead) -> None:
     state = turn.state
     if fact.leader != state.leader or state.phase is not Phase.READING:
         return
+    if all(record.generation < state.generation for record in fact.records) and state.generation > NO_GENERATION:
+        return  # Read before our own last fence was there: an answer that comes twice, or very late.
     if state.fence is not None and fact.records and chain.is_same(fact.records[-1], state.fence):
         turn.state = _known(state, fact, fact.records[:-1])
         open_generation(turn, state.fence)
@@ -149,11 +151,12 @@ def open_generation(turn: Turn, fence: Fence) -> None:
     for savepoint in state.copying:
         turn.order(CopySavepoint(state.leader, savepoint))
     stop = _settle_doubts(turn, state)
-    recovered(turn)
     if state.cancel is not None:
         closing.close(turn, Ending.CANCELLED)
     elif stop:
         closing.close(turn, Ending.STOPPED)
+    else:
+        recovered(turn)
 
 
 def _settle_doubts(turn: Turn, before: JobState) -> bool:

@@ -4,6 +4,8 @@ One rule: a checkpoint is complete when its record is known to be in the store, 
 there is no abort, only commit.
 """
 
+from typing import assert_never
+
 from headgate.core import chain, closing, commit, leadership, sinks, sweeping
 from headgate.core.chain import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, NotifyCompleted, Outcome, Tell
@@ -36,6 +38,8 @@ def record_taken(turn: Turn, fact: RecordTaken) -> None:
             leadership.depose(turn, f"record {fact.record.id} is {fact.record.leader}'s")
         case Answer.STALE:
             pass
+        case _:
+            assert_never(answer)
 
 
 def create_unclear(turn: Turn, fact: CreateUnclear) -> None:

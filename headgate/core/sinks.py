@@ -8,7 +8,7 @@ from headgate.core.effects import AbortStrangers, CommitTransaction, Outcome, Te
 from headgate.core.events import CommitFailed, StrangersAborted, TransactionCommitted
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation, SinkId
-from headgate.core.state import AT_REST, Turn
+from headgate.core.state import Turn
 
 
 def order_commit(turn: Turn, sink: SinkId) -> None:
@@ -20,9 +20,9 @@ def order_commit(turn: Turn, sink: SinkId) -> None:
 
 def committed(turn: Turn, fact: TransactionCommitted) -> None:
     """A transaction is visible. The next one may go."""
-    if fact.generation != turn.state.generation or turn.state.phase in AT_REST:
+    if fact.generation != turn.state.generation:
         return
-    sink, ours = commit.committed(turn.state.sinks[fact.sink], fact.sealed_in, fact.checkpoint)
+    sink, ours = commit.committed(turn.sink(fact.sink), fact.sealed_in, fact.checkpoint)
     if ours:
         turn.set_sink(fact.sink, sink)
         order_commit(turn, fact.sink)
@@ -33,9 +33,9 @@ def committed(turn: Turn, fact: TransactionCommitted) -> None:
 def commit_failed(turn: Turn, fact: CommitFailed) -> None:
     """A commit did not go through: again, later. Never an abort."""
     state = turn.state
-    if fact.generation != state.generation or state.phase in AT_REST:
+    if fact.generation != state.generation:
         return
-    sink = state.sinks[fact.sink]
+    sink = turn.sink(fact.sink)
     if commit.is_next(sink, fact.sealed_in, fact.checkpoint):
         settings = state.settings
         sink = commit.commit_failed(sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)

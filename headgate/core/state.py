@@ -211,6 +211,13 @@ class Turn:
         """Give an order."""
         self.effects.append(effect)
 
+    def sink(self, name: SinkId) -> SinkState:
+        """A sink of this generation."""
+        state = self.state.sinks.get(name)
+        if state is None:
+            raise self.impossible(f"a fact about sink {name}, which the job does not have")
+        return state
+
     def set_task(self, task: TaskId, state: TaskState) -> None:
         """Remember what is new about a task."""
         self.state = evolve(self.state, tasks={**self.state.tasks, task: state})

@@ -42,7 +42,7 @@ def sweep(turn: Turn) -> None:
 def files_listed(turn: Turn, fact: FilesListed) -> None:
     """Decide what can go."""
     state = turn.state
-    if fact.generation != state.generation or not state.sweeping or state.phase in AT_REST:
+    if fact.generation != state.generation or not state.sweeping:
         return
     plan = retention.sweep(fact.files, state.completed, state.generation, live=not discards(state))
     turn.order(DeleteFiles(state.generation, state.doomed, plan.files))
@@ -74,9 +74,15 @@ def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
 def hold(turn: Turn, fact: HoldAsked) -> None:
     """Keep a checkpoint, or no longer. It is kept from now on, but the user hears so when the store knows it."""
     state = turn.state
-    there = any(checkpoint.id == fact.checkpoint for checkpoint in state.completed)
-    if state.phase in AT_REST or not there or len(state.holding) >= HOLDS_MAX:
-        text = f"checkpoint {fact.checkpoint} cannot be held or released: it is not there, or too many wait"
+    why = None
+    if state.phase in AT_REST or not any(checkpoint.id == fact.checkpoint for checkpoint in state.completed):
+        why = "it is not there"
+    elif any(asked.checkpoint == fact.checkpoint for asked in state.holding):
+        why = "another request about it is under way"
+    elif len(state.holding) >= HOLDS_MAX:
+        why = f"{HOLDS_MAX} requests are waiting already"
+    if why is not None:
+        text = f"checkpoint {fact.checkpoint} cannot be held or released: {why}"
         turn.order(Tell(Outcome.REFUSED, text, fact.request, fact.checkpoint))
         return
     held = (*state.held, fact.checkpoint) if fact.held and fact.checkpoint not in state.held else state.held
@@ -95,3 +101,4 @@ def hold_set(turn: Turn, fact: HoldSet) -> None:
     text = f"checkpoint {fact.checkpoint} is {'held' if fact.held else 'no longer held'}"
     turn.order(Tell(Outcome.DONE, text, asked.request, fact.checkpoint))
     sweep(turn)
+    closing.closed(turn)

@@ -4,6 +4,8 @@ One rule: a fact of a run or a generation that is over is ignored; what it may h
 boundary. A boundary only ever moves forward, and never past a gate.
 """
 
+from typing import assert_never
+
 from headgate.core import alignment, closing, coordinator, leadership, restart as restarts
 from headgate.core.effects import AbortAttempts, Outcome, StartTask, StopTask, Tell
 from headgate.core.events import (
@@ -55,6 +57,8 @@ def told(turn: Turn, fact: AnyTaskFact) -> None:
             drain(turn, fact.task)
         case Reported():
             reported(turn, fact)
+        case _:
+            assert_never(fact)
 
 
 def advance(turn: Turn, name: TaskId, boundary: Boundary) -> None:
@@ -131,6 +135,8 @@ def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
                 fruitless=task.fruitless + 1,
             )
             turn.set_task(name, again)
+        case _:
+            assert_never(answer)
 
 
 def checkpoints_failed(turn: Turn) -> None:
@@ -147,6 +153,8 @@ def checkpoints_failed(turn: Turn) -> None:
             closing.close(turn, Ending.FAILED)
         case Restart(delay_ms=delay_ms):
             leadership.restart(turn, delay_ms)
+        case _:
+            assert_never(answer)
 
 
 def _say(turn: Turn, what: str, answer: Restart | GiveUp) -> None:

@@ -95,7 +95,7 @@ def unanswered(state: JobState) -> Iterator[Effect]:
     if state.chain.queue and state.chain.retry_at_ms is None:
         yield CreateRecord(state.leader, state.chain.queue[0])
     for name, sink in state.sinks.items():
-        if sink.wanted:
+        if sink.wanted and state.phase is Phase.RUNNING:
             seal = sink.wanted[0]
             yield SealSink(state.generation, seal.checkpoint, name, sink.sealed_through, seal.through)
         if sink.due and sink.retry_at_ms is None:

@@ -262,8 +262,9 @@ def _copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
 
 
 def set_hold(process: "Process", order: e.SetHold) -> None:
-    """Remember a hold."""
-    process.world.message(_set_hold, process, order)
+    """Remember a hold. Orders of this kind keep their order; in bad weather they may still get lost."""
+    if not process.world.weather or process.world.rng.random() > 0.1:
+        process.world.at(1, _set_hold, process, order)
 
 
 def _set_hold(process: "Process", order: e.SetHold) -> None:

@@ -34,14 +34,16 @@ def test_requests_are_served_one_after_the_other_in_their_order() -> None:
 
 
 def test_holds_above_the_bound_are_refused() -> None:
-    core = running(GRAPH)
-    core.ask()
-    core.complete(1)
-    hold = e.HoldAsked(RequestId("h"), CheckpointId(1))
-    assert only(o.SetHold, core.tell(*[hold] * HOLDS_MAX)) == [o.SetHold(ME, CheckpointId(1), held=True)] * HOLDS_MAX
-    assert told(core.tell(hold)) == [("refused", "h")]
-    core.tell(e.HoldSet(ME, CheckpointId(1), held=True))
-    assert told(core.tell(hold)) == []
+    core = running(GRAPH, retained=HOLDS_MAX + 1)
+    for number in range(1, HOLDS_MAX + 2):
+        core.ask()
+        core.complete(number)
+    ids = [CheckpointId(number) for number in range(1, HOLDS_MAX + 2)]
+    holds = [e.HoldAsked(RequestId(f"h{number}"), number) for number in ids]
+    assert only(o.SetHold, core.tell(*holds[:-1])) == [o.SetHold(ME, number, held=True) for number in ids[:-1]]
+    assert told(core.tell(holds[-1])) == [("refused", f"h{ids[-1]}")]
+    core.tell(e.HoldSet(ME, ids[0], held=True))
+    assert told(core.tell(holds[-1])) == []
 
 
 def test_so_many_checkpoints_are_under_way_as_the_user_allows() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.core import events as e
 from headgate.core.errors import ProtocolError
-from headgate.core.ids import Generation, Run, TaskId
+from headgate.core.ids import CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.state import STORY_MAX
 from tests.helpers import line
 from tests.step_helpers import running
@@ -18,6 +18,21 @@ def test_a_task_that_the_job_does_not_have_says_nothing() -> None:
     with pytest.raises(ProtocolError, match="a fact about task x, which the job does not have") as caught:
         core.tell(e.SourceEnded(Generation(1), TaskId("x"), Run(1)))
     assert caught.value.story == STORY
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        e.SinkSealed(Generation(1), CheckpointId(1), SinkId("x")),
+        e.SealFailed(Generation(1), CheckpointId(1), SinkId("x")),
+        e.TransactionCommitted(Generation(1), SinkId("x"), Generation(1), CheckpointId(1)),
+        e.CommitFailed(Generation(1), SinkId("x"), Generation(1), CheckpointId(1)),
+    ],
+)
+def test_a_sink_that_the_job_does_not_have_says_nothing(fact: e.Event) -> None:
+    core = running(GRAPH)
+    with pytest.raises(ProtocolError, match="a fact about sink x, which the job does not have"):
+        core.tell(fact)
 
 
 def test_a_batch_cannot_read_past_its_gate() -> None:

@@ -61,3 +61,8 @@ def test_graphs_are_compared_by_what_they_hold() -> None:
     assert asked == line("a", "b")
     assert asked != line("a", "c")
     assert hash(asked) == hash(line("a", "b"))
+
+
+def test_a_task_without_a_partition_is_refused() -> None:
+    with pytest.raises(InvalidGraph, match="task a has 0 partitions: it needs at least one"):
+        Graph((Task(TaskId("a"), has_source=True, partitions=0),))

@@ -1,0 +1,163 @@
+"""What was once wrong, and must not be again."""
+
+from headgate.core import effects as o, events as e, invariants
+from headgate.core.effects import Ack
+from headgate.core.ids import CheckpointId, Generation, RequestId
+from headgate.core.restart import FailureClass
+from headgate.core.state import Phase
+from tests.helpers import completed, fence, line
+from tests.step_helpers import ME, OTHER, Core, only, running, told
+
+GRAPH = line("a")
+ONE = CheckpointId(1)
+
+
+def test_a_ready_checkpoint_is_not_held_back_by_a_later_one_that_was_asked_for() -> None:
+    core = running(GRAPH, concurrent_max=2, interval_ms=10)
+    core.tell(e.Ticked(10))
+    core.ask()
+    assert [one.record.id for one in only(o.CreateRecord, core.make_ready(1))] == [1]
+
+
+def test_a_foreign_record_that_is_told_twice_does_not_depose_a_leader_who_reads_again() -> None:
+    core = Core(GRAPH)
+    core.lead()
+    core.read()
+    foreign = e.RecordTaken(ME, fence(0, 1, 1, leader=OTHER))
+    core.tell(foreign, foreign)
+    assert core.state.phase is Phase.READING
+
+
+def test_a_fence_that_lost_its_place_after_a_gap_leaves_a_state_that_holds() -> None:
+    core = Core(GRAPH)
+    core.store = {0: fence(0, 1, 9, leader=OTHER)}
+    core.lead()
+    core.read()
+    core.tell(e.RecordTaken(ME, completed(GRAPH, 9)))
+    invariants.check(core.state)
+
+
+def test_who_releases_can_hold_again_only_once_the_store_knows() -> None:
+    core = running(GRAPH, retained=2)
+    core.ask()
+    core.complete(1)
+    core.tell(e.HoldAsked(RequestId("h"), ONE), e.HoldSet(ME, ONE, held=True))
+    core.tell(e.HoldAsked(RequestId("x"), ONE, held=False))
+    assert told(core.tell(e.HoldAsked(RequestId("y"), ONE))) == [("refused", "y")]
+    core.tell(e.HoldSet(ME, ONE, held=False), e.HoldAsked(RequestId("z"), ONE), e.HoldSet(ME, ONE, held=True))
+    assert core.state.held == (1,)
+    assert core.state.doomed == ()
+
+
+def test_a_stop_with_savepoint_stops_even_if_the_restart_finds_its_record_in_the_chain() -> None:
+    core = running(GRAPH)
+    core.savepoint(stop=True)
+    core.make_ready(1)
+    core.store[1] = core.state.chain.queue[0]
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.read()
+    core.create()
+    assert core.state.phase in (Phase.CLOSING, Phase.CLOSED)
+
+
+def test_who_asked_for_a_checkpoint_hears_of_it_when_a_restart_comes_before_its_record() -> None:
+    for landed in (True, False):
+        core = running(GRAPH)
+        core.ask()
+        core.make_ready(1)
+        if landed:
+            core.store[1] = core.state.chain.queue[0]
+        given = core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000)) + core.read() + core.create()
+        assert ("done" if landed else "failed", "r1") in told(given)
+
+
+def test_everybody_hears_when_the_job_ends_here() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.ask()
+    given = told(core.tell(e.LeadershipLost(ME)))
+    assert {request for _, request in given} >= {"r1", "r2"}
+
+
+def test_nothing_is_ordered_at_rest() -> None:
+    core = running(GRAPH, concurrent_max=2)
+    core.tell(core.committed("a", 0))
+    core.ask()
+    core.tell(core.committed("a", 1))
+    core.ask()
+    late = core.sealed(1)
+    core.tell(e.LeadershipLost(ME))
+    assert core.tell(late) == []
+    core = running(GRAPH)
+    for number in (1, 2):
+        core.ask()
+        core.complete(number)
+    core.tell(e.LeadershipLost(ME))
+    assert core.tell(e.FilesDeleted(Generation(1), ())) == []
+
+
+def test_a_snapshot_whose_record_may_have_landed_is_not_discarded() -> None:
+    core = running(GRAPH)
+    core.ask()
+    late = core.acked("a", 1)
+    core.make_ready(1)
+    core.tell(e.LeadershipLost(ME))
+    assert [one.answer for one in only(o.AnswerAck, core.tell(late))] != [Ack.DISCARDED]
+
+
+def test_a_seal_is_not_ordered_again_after_its_sink_was_told_to_abort() -> None:
+    core = running(GRAPH, resend_ms=10)
+    core.tell(core.committed("a", 0))
+    core.ask()
+    assert only(o.AbortStrangers, core.tell(core.failed("a", FailureClass.USER)))
+    assert only(o.SealSink, core.tell(e.Ticked(10))) == []
+
+
+def test_a_cancelled_job_does_not_name_a_checkpoint_that_it_has_deleted() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.complete(1)
+    core.tell(e.CancelAsked(RequestId("x")))
+    core.create()
+    given = core.tell(core.strangers_aborted(), e.FilesListed(Generation(1), ()), e.FilesDeleted(Generation(1), (ONE,)))
+    assert only(o.Tell, given)[-1].checkpoint is None
+
+
+def test_whoever_cancels_hears_of_the_end() -> None:
+    core = running(GRAPH)
+    given = core.tell(e.CancelAsked(RequestId("x")), e.CancelAsked(RequestId("y")))
+    given += core.create() + core.tell(core.strangers_aborted())
+    assert {request for _, request in told(given)} == {"x", "y"}
+
+
+def test_an_ack_for_a_checkpoint_in_doubt_is_not_discarded() -> None:
+    core = running(GRAPH)
+    core.ask()
+    late = core.acked("a", 1)
+    core.make_ready(1)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    assert [one.answer for one in only(o.AnswerAck, core.tell(late))] != [Ack.DISCARDED]
+
+
+def test_a_hold_that_is_confirmed_lets_a_closing_job_close() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.complete(1)
+    core.tell(e.HoldAsked(RequestId("h"), ONE), core.failed("a", FailureClass.USER))
+    assert only(o.AbortStrangers, core.tell(e.HoldSet(ME, ONE, held=True)))
+
+
+def test_a_read_of_the_chain_that_is_older_than_our_own_generation_is_not_believed() -> None:
+    core = running(GRAPH)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    assert core.state.phase is Phase.READING
+    assert core.tell(e.ChainRead(ME, ())) == []
+
+
+def test_an_old_generation_is_not_opened_again_by_old_answers() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.complete(1)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.tell(e.ChainRead(ME, ()), e.RecordTaken(ME, core.store[0]), e.ChainRead(ME, (core.store[0],)))
+    assert not (core.state.phase is Phase.RUNNING and core.state.generation == 1)
