@@ -100,14 +100,16 @@ def fenced(turn: Turn, fence: Fence) -> None:
 
 
 def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> JobState:
-    """The state with what a read of the chain tells."""
+    """The state with what a read of the chain tells. Whoever waits for a savepoint hears when it is copied again."""
     completed = tuple(record for record in records if isinstance(record, CompletedCheckpoint))
+    waited_for = (*state.copying, *(record.id for record in state.in_doubt if record.request is not None))
+    copied = [checkpoint for checkpoint in fact.copied if checkpoint not in waited_for]
     return evolve(
         state,
         records=records,
         completed=completed,
         held=tuple(dict.fromkeys((*fact.held, *(asked.checkpoint for asked in state.holding if asked.held)))),
-        copying=tuple(c.id for c in completed if c.kind is Kind.SAVEPOINT and c.id not in fact.copied),
+        copying=tuple(c.id for c in completed if c.kind is Kind.SAVEPOINT and c.id not in copied),
     )
 
 

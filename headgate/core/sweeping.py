@@ -9,7 +9,7 @@ from headgate.core.effects import DeleteFiles, ListFiles, Outcome, SetHold, Tell
 from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
 from headgate.core.evolve import evolve
 from headgate.core.records import CompletedCheckpoint
-from headgate.core.state import AT_REST, JobState, Turn
+from headgate.core.state import AT_REST, JobState, Phase, Turn
 
 HOLDS_MAX = 16
 """So many holds and releases may wait for the store."""
@@ -75,7 +75,9 @@ def hold(turn: Turn, fact: HoldAsked) -> None:
     """Keep a checkpoint, or no longer. It is kept from now on, but the user hears so when the store knows it."""
     state = turn.state
     why = None
-    if state.phase in AT_REST or not any(checkpoint.id == fact.checkpoint for checkpoint in state.completed):
+    if state.phase in AT_REST or state.phase in (Phase.READING, Phase.FENCING):
+        why = "this process does not lead the job, or not yet"
+    elif not any(checkpoint.id == fact.checkpoint for checkpoint in state.completed):
         why = "it is not there"
     elif any(asked.checkpoint == fact.checkpoint for asked in state.holding):
         why = "another request about it is under way"

@@ -112,7 +112,7 @@ class Process:
         for effect in effects:
             self._perform(effect)
         if self.state.phase in AT_REST and not rested:
-            world.checker.at_rest(self.name)
+            world.rests(self)
 
     def _perform(self, effect: Effect) -> None:
         world = self.world
@@ -231,6 +231,11 @@ class World:
         if self.log is not None:
             self.log.append(f"{self.now:>6} VIOLATION {what}")
         self.over = True
+
+    def rests(self, process: Process) -> None:
+        """A process has come to rest, unless it died on the way."""
+        if process.alive:
+            self.checker.at_rest(process.name)
 
     def missing(self, generation: int, what: str) -> None:
         """Something is not there. A process that no longer leads must bear that; for all others it is a violation."""

@@ -161,3 +161,23 @@ def test_an_old_generation_is_not_opened_again_by_old_answers() -> None:
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.tell(e.ChainRead(ME, ()), e.RecordTaken(ME, core.store[0]), e.ChainRead(ME, (core.store[0],)))
     assert not (core.state.phase is Phase.RUNNING and core.state.generation == 1)
+
+
+def test_who_waits_for_a_savepoint_hears_of_it_even_if_it_was_copied_before_a_restart() -> None:
+    core = running(GRAPH)
+    core.savepoint()
+    core.complete(1)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.copied = (ONE,)
+    core.read()
+    core.create()
+    assert ("done", "r1") in told(core.tell(e.SavepointCopied(ME, ONE)))
+
+
+def test_a_hold_needs_a_process_that_leads() -> None:
+    core = Core(GRAPH)
+    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1)}
+    core.lead()
+    core.read()
+    assert core.state.phase is Phase.FENCING
+    assert told(core.tell(e.HoldAsked(RequestId("h"), ONE))) == [("refused", "h")]
