@@ -11,7 +11,7 @@ from headgate.core.effects import Effect
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
 from headgate.core.job import step
-from headgate.core.records import Boundary, CompletedCheckpoint, Record, Restore
+from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Record, Restore
 from headgate.core.restart import Failure, FailureClass, FixedDelay
 from headgate.core.settings import Settings
 from headgate.core.state import AT_REST, JobState, Phase
@@ -77,6 +77,13 @@ class Core:
         given = self.tell(e.RecordCreated(self.state.leader, record.generation, record.id))
         return self.read() if self.state.phase is Phase.READING else given
 
+    def burn(self) -> list[Effect]:
+        """The store creates the closing fence."""
+        record = self.state.chain.queue[0]
+        assert isinstance(record, Fence)
+        assert record.ending is not None
+        return self.create()
+
     def start_all(self) -> list[Effect]:
         """All tasks are up, and the sinks have thrown away what was left."""
         up = [self.started(name) for name, task in self.state.tasks.items() if not task.ended]
@@ -92,8 +99,8 @@ class Core:
         now = self.state.tasks[TaskId(task)].boundary
         return Boundary(now.batch if batch is None else Batch(batch), tuple(map(Batch, positions)) or now.positions)
 
-    def started(self, task: str, batch: int | None = None, *positions: int, skipped: bool = False) -> e.TaskStarted:
-        return e.TaskStarted(*self.whose(task), self.stands(task, batch, positions), skipped)
+    def started(self, task: str, batch: int | None = None, *positions: int) -> e.TaskStarted:
+        return e.TaskStarted(*self.whose(task), self.stands(task, batch, positions))
 
     def committed(self, task: str, batch: int, *positions: int) -> e.BatchCommitted:
         return e.BatchCommitted(*self.whose(task), self.stands(task, batch, positions))

@@ -8,8 +8,8 @@ from headgate.core.chain import Chain
 from headgate.core.effects import CreateRecord, Outcome, StopTask, Tell
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation, RequestId
-from headgate.core.records import CompletedCheckpoint, Fence
-from headgate.core.state import AT_REST, Ending, Phase, Turn
+from headgate.core.records import CompletedCheckpoint, Ending, Fence
+from headgate.core.state import AT_REST, Phase, Turn
 
 
 def cancel(turn: Turn, request: RequestId) -> None:
@@ -73,8 +73,8 @@ def halt(turn: Turn, reason: coordinator.GivenUp) -> None:
 def closed(turn: Turn) -> None:
     """A closing job is closed once all decided commits are done, the rest is thrown away, and nothing is under way.
 
-    Before a cancelled job's checkpoints are deleted one more fence is burned: if somebody else leads by now, and lives
-    from one of them, that is where we find out.
+    A closing fence is burned first, with the ending in it. Whoever wins leadership later sees that the job is over. And
+    if somebody else leads by now, perhaps from one of the checkpoints that a cancelled job deletes, we find out here.
     """
     state = turn.state
     if state.phase is not Phase.CLOSING:
@@ -82,9 +82,11 @@ def closed(turn: Turn) -> None:
     if state.chain.queue or state.copying or state.holding or any(sink.due for sink in state.sinks.values()):
         return
     above = Generation(state.generation + 1)
-    if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:
+    if not state.burned:
+        discard = state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation
         place = CheckpointId(state.chain.last + 1)
-        fence = Fence(place, above, state.leader, max(state.next_id, CheckpointId(place + 1)), None)
+        next_id = max(state.next_id, CheckpointId(place + 1))
+        fence = Fence(place, above, state.leader, next_id, None if discard else state.base, state.ending)
         links, _ = chain.enqueue(state.chain, (fence,))
         turn.state = evolve(state, chain=links, burned=True)
         turn.order(CreateRecord(state.leader, fence))
@@ -95,9 +97,13 @@ def closed(turn: Turn) -> None:
         state = turn.state
     if state.strangers or state.sweeping:
         return
-    base = None if state.burned else state.base
+    base = None if sweeping.discards(state) else state.base
     turn.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)
-    kept = "its checkpoints are deleted" if state.burned else f"latest checkpoint: {'none' if base is None else base}"
+    kept = (
+        "its checkpoints are deleted"
+        if sweeping.discards(state)
+        else f"latest checkpoint: {'none' if base is None else base}"
+    )
     text = f"the job is {state.ending.value if state.ending else 'over'}; {kept}"
     turn.tell_story(text)
     turn.order(Tell(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, base))

@@ -11,7 +11,7 @@ Rows are written by the batches, on executors; a batch's part counts once Spark 
 from dataclasses import dataclass
 
 from headgate.core.evolve import evolve
-from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, Batch, CheckpointId, Generation
+from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, Batch, CheckpointId, Generation, Run
 from headgate.core.records import CommitPermit, Transaction
 
 
@@ -37,6 +37,8 @@ class SinkState:
     """Sealed, and waiting for a checkpoint to be published."""
     due: tuple[tuple[CommitPermit, Transaction], ...] = ()
     """To be committed, in order. The first has been ordered, unless ``retry_at_ms`` says to wait."""
+    abort_run: Run | None = None
+    """What runs before this one wrote in vain has not been thrown away yet."""
     retry_at_ms: int | None = None
     tries: int = 0
     """Commits of the first in ``due`` that have failed in a row."""

@@ -22,7 +22,7 @@ from headgate.core.effects import (
 from headgate.core.events import SealFailed, SinkSealed, SnapshotDeclined, SnapshotTaken
 from headgate.core.evolve import evolve
 from headgate.core.graph import Channel
-from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId
+from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
 from headgate.core.settings import Settings
 from headgate.core.state import AT_REST, Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn
@@ -98,7 +98,11 @@ def cut(turn: Turn) -> None:
     turn.state, made = alignment.cut_all(turn.state)
     generation = turn.state.generation
     for pending, task, where in made:
-        turn.order(TakeSnapshot(generation, pending.id, task.id, where.boundary.batch))
+        before = _finished_before(turn.state, task.id)
+        if before is not None:
+            _note(turn, pending.id, task.id, Acknowledgement(before.files, before.generation))
+        else:
+            turn.order(TakeSnapshot(generation, pending.id, task.id, where.boundary.batch))
         for sink in task.sinks:
             state, seal = commit.want_seal(turn.state.sinks[sink], pending.id, where.boundary.batch)
             turn.set_sink(sink, state)
@@ -146,9 +150,29 @@ def _acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
         raise turn.impossible(
             f"task {fact.task} acknowledged checkpoint {fact.checkpoint} at batch {fact.batch}, where it was not cut"
         )
-    acknowledged = {**pending.acknowledged, fact.task: Acknowledgement(fact.files)}
-    replace(turn, evolve(pending, acknowledged=acknowledged))
+    _note(turn, pending.id, fact.task, Acknowledgement(fact.files, fact.generation))
     return Ack.SUCCESS
+
+
+def _note(turn: Turn, checkpoint: CheckpointId, task: TaskId, acknowledgement: Acknowledgement) -> None:
+    """Remember an acknowledgement."""
+    turn.state = evolve(
+        turn.state,
+        pending=tuple(
+            evolve(pending, acknowledged={**pending.acknowledged, task: acknowledgement})
+            if pending.id == checkpoint
+            else pending
+            for pending in turn.state.pending
+        ),
+    )
+
+
+def _finished_before(state: JobState, task: TaskId) -> TaskSnapshot | None:
+    """The last snapshot of a task that had finished before this generation began. It is not started, and stays so."""
+    for start in state.starts:
+        if start.task == task and start.snapshot is not None and start.snapshot.finished:
+            return start.snapshot
+    return None
 
 
 def decline(turn: Turn, fact: SnapshotDeclined) -> None:
@@ -291,7 +315,7 @@ def _completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoi
             operators=tuple(operator.uid for operator in task.operators),
             stateful=tuple(operator.uid for operator in task.operators if operator.stateful),
             partitions=task.partitions,
-            generation=state.generation,
+            generation=pending.acknowledged[task.id].generation,
             batch=pending.cuts[task.id].boundary.batch,
             positions=tuple(
                 (channel.id, position)
@@ -319,6 +343,7 @@ def _completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoi
         channels=channels,
         transactions=transactions,
         request=pending.request,
+        stop=pending.id == state.stop_after,
     )
 
 
@@ -335,10 +360,3 @@ def find(state: JobState, checkpoint: CheckpointId) -> PendingCheckpoint | None:
         if pending.id == checkpoint:
             return pending
     return None
-
-
-def replace(turn: Turn, pending: PendingCheckpoint) -> None:
-    """Remember what is new about a pending checkpoint."""
-    turn.state = evolve(
-        turn.state, pending=tuple(pending if other.id == pending.id else other for other in turn.state.pending)
-    )

@@ -129,6 +129,7 @@ class NotifyCompleted:
 class SealSink:
     """Make the output of the batches after ``after`` through ``through`` durable, ready to be committed by anyone.
 
+    Of each batch, what the run wrote that committed it; a batch that was left out has nothing.
     A part of that range may have been sealed before, for a checkpoint that was given up when the answer was a
     failure: it is sealed again, for this one.
     """
@@ -151,11 +152,10 @@ class CommitTransaction:
 
 @dataclass(frozen=True)
 class AbortAttempts:
-    """Throw away what runs before ``run`` wrote for batches after ``after``: those batches run again, or never."""
+    """Throw away what runs before ``run`` wrote for batches that they did not commit: those run again, or never."""
 
     generation: Generation
     sink: SinkId
-    after: Batch
     run: Run
 
 

@@ -27,10 +27,9 @@ class TaskFact:
 
 @dataclass(frozen=True)
 class TaskStarted(TaskFact):
-    """The query is up. ``boundary`` is what it found committed; ``skipped`` if it left an uncommitted batch out."""
+    """The query is up. ``boundary`` is what it found committed."""
 
     boundary: Boundary
-    skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,6 @@ class Reported(TaskFact):
     source_ended: bool = False
     ended: bool = False
     failure: Failure | None = None
-    skipped: bool = False
     chance: float = 0.5
 
 
@@ -149,6 +147,15 @@ class CommitFailed:
     sealed_in: Generation
     checkpoint: CheckpointId
     why: str = ""
+
+
+@dataclass(frozen=True)
+class AttemptsAborted:
+    """A sink has thrown away what runs before ``run`` wrote in vain."""
+
+    generation: Generation
+    sink: SinkId
+    run: Run
 
 
 @dataclass(frozen=True)
@@ -292,11 +299,10 @@ class HoldAsked:
 AnyTaskFact = (
     BatchEntered | OutputsWritten | BatchCommitted | TaskStarted | TaskFailed | TaskEnded | SourceEnded | Reported
 )
-CheckpointFact = (
-    SnapshotTaken | SnapshotDeclined | SinkSealed | SealFailed | TransactionCommitted | CommitFailed | StrangersAborted
-)
+CheckpointFact = SnapshotTaken | SnapshotDeclined | SinkSealed | SealFailed
+SinkFact = TransactionCommitted | CommitFailed | AttemptsAborted | StrangersAborted
 StoreFact = (
     ChainRead | RecordCreated | RecordTaken | CreateUnclear | SavepointCopied | HoldSet | FilesListed | FilesDeleted
 )
 UserFact = CheckpointAsked | SavepointAsked | CancelAsked | HoldAsked
-Event = AnyTaskFact | CheckpointFact | StoreFact | UserFact | Ticked | LeadershipWon | LeadershipLost
+Event = AnyTaskFact | CheckpointFact | SinkFact | StoreFact | UserFact | Ticked | LeadershipWon | LeadershipLost

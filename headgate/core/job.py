@@ -8,6 +8,7 @@ from typing import assert_never
 from headgate.core import closing, coordinator, leadership, publication, sinks, sweeping, tasks, timing
 from headgate.core.effects import Effect
 from headgate.core.events import (
+    AttemptsAborted,
     BatchCommitted,
     BatchEntered,
     CancelAsked,
@@ -78,6 +79,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             coordinator.seal_failed(turn, event)
         case CommitFailed():
             sinks.commit_failed(turn, event)
+        case AttemptsAborted():
+            sinks.attempts_aborted(turn, event)
         case StrangersAborted():
             sinks.strangers_aborted(turn, event)
         case ChainRead():

@@ -5,7 +5,7 @@ begins like this, the first one, one after a failure, and one after a change of 
 Whoever finds a foreign record where his own should be stops, and touches nothing more.
 """
 
-from headgate.core import chain, closing, coordinator, recovery, sinks as committing, sweeping
+from headgate.core import chain, closing, coordinator, recovery, retention, sinks as committing, sweeping
 from headgate.core.chain import Chain
 from headgate.core.commit import SinkState
 from headgate.core.effects import (
@@ -25,8 +25,8 @@ from headgate.core.events import (
 )
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, SinkId
-from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Record, Restore
-from headgate.core.state import AT_REST, Ending, JobState, Phase, TaskState, Turn
+from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record
+from headgate.core.state import AT_REST, JobState, Phase, TaskState, Turn
 
 # -- from leadership to a generation -------------------------------------------------------------------------------
 
@@ -75,22 +75,54 @@ def chain_read(turn: Turn, fact: ChainRead) -> None:
         return
     if all(record.generation < state.generation for record in fact.records) and state.generation > NO_GENERATION:
         return  # Read before our own last fence was there: an answer that comes twice, or very late.
-    if state.fence is not None and fact.records and chain.is_same(fact.records[-1], state.fence):
-        turn.state = _known(state, fact, fact.records[:-1])
-        open_generation(turn, state.fence)
+    foreign = [record for record in fact.records if record.leader != state.leader]
+    if any(record.generation > state.generation > NO_GENERATION for record in foreign):
+        depose(turn, f"generation {foreign[-1].generation} is {foreign[-1].leader}'s")
         return
+    tail = fact.records[-1] if fact.records else None
+    if isinstance(tail, Fence) and tail.ending is not None and not state.restore.again:
+        _is_over(turn, tail.ending)
+        return
+    ours = state.fence is not None and tail is not None and chain.is_same(tail, state.fence)
+    records = fact.records[:-1] if ours else fact.records
     try:
-        base = recovery.choose(fact.records, state.restore.checkpoint)
-        fence = chain.fence(fact.records, state.leader, base.id if base else None, state.next_id)
-        recovery.plan(state.graph, fact.records, state.restore, fence.generation)
+        base = recovery.choose(records, state.restore.checkpoint)
+        _refuse_unkept(state, fact, base)
+        fence = chain.fence(records, state.leader, base.id if base else None, state.next_id)
+        recovery.plan(state.graph, records, state.restore, fence.generation)
     except NotRestorable as error:
         closing.fail_waiting(turn, str(error))
         turn.state = evolve(turn.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
         turn.order(Tell(Outcome.FAILED, str(error)))
         return
+    if ours and state.fence is not None:
+        turn.state = _known(state, fact, records)
+        open_generation(turn, state.fence)
+        return
     links, _ = chain.enqueue(Chain(recorded=CheckpointId(fence.id - 1)), (fence,))
     turn.state = evolve(_known(state, fact, fact.records), phase=Phase.FENCING, chain=links, fence=None)
     turn.order(CreateRecord(state.leader, fence))
+
+
+def _is_over(turn: Turn, ending: Ending) -> None:
+    """The job has come to its end before. Who only takes over leaves it there."""
+    why = f"the job is {ending.value}: start it again to go on"
+    closing.fail_waiting(turn, why)
+    turn.state = evolve(turn.state, phase=Phase.CLOSED, ending=ending, resend_at_ms=None)
+    turn.order(Tell(Outcome.NOTICE, why))
+
+
+def _refuse_unkept(state: JobState, fact: ChainRead, base: CompletedCheckpoint | None) -> None:
+    """A user may return only to what is kept. Whoever led before may be deleting the rest this very moment."""
+    if base is None or state.restore.checkpoint is None:
+        return
+    completed = tuple(record for record in fact.records if isinstance(record, CompletedCheckpoint))
+    stay = retention.keep(
+        completed, retained=state.settings.retained, held=fact.held, base=recovery.latest(fact.records)
+    )
+    if base not in stay:
+        kept = ", ".join(str(checkpoint.id) for checkpoint in stay)
+        raise NotRestorable(f"checkpoint {base.id} is no longer kept and may be gone any moment; kept are: {kept}")
 
 
 def fenced(turn: Turn, fence: Fence) -> None:
@@ -108,7 +140,7 @@ def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> Job
         state,
         records=records,
         completed=completed,
-        held=tuple(dict.fromkeys((*fact.held, *(asked.checkpoint for asked in state.holding if asked.held)))),
+        held=tuple(dict.fromkeys((*fact.held, *state.held))),
         copying=tuple(c.id for c in completed if c.kind is Kind.SAVEPOINT and c.id not in copied),
     )
 
@@ -129,7 +161,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         generation=fence.generation,
         chain=chain.opened(fence),
         next_id=fence.next_id,
-        restore=Restore(),
+        restore=evolve(state.restore, checkpoint=None, again=False),
         records=(),
         fence=None,
         base=fence.base,
@@ -145,6 +177,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         failures=0,
         stop_after=NO_CHECKPOINT,
         sweeping=False,
+        suspects=(),
         doomed=(),
     )
     turn.tell_story(f"generation {fence.generation} begins from {fence.base}")
@@ -164,10 +197,10 @@ def open_generation(turn: Turn, fence: Fence) -> None:
 def _settle_doubts(turn: Turn, before: JobState) -> bool:
     """Tell who asked for a checkpoint that was ready when the job restarted. True if the job was to stop after it."""
     landed = {(record.id, record.generation) for record in before.completed}
-    stop = False
+    last = before.records[-1] if before.records else None
+    stop = isinstance(last, CompletedCheckpoint) and last.stop
     for record in before.in_doubt:
         there = (record.id, record.generation) in landed
-        stop = stop or (there and record.id == before.stop_after)
         if record.request is not None and not (there and record.kind is Kind.SAVEPOINT):
             outcome = Outcome.DONE if there else Outcome.FAILED
             text = f"{record.kind.value} {record.id} {'completed' if there else 'given up: the job restarted'}"

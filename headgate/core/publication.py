@@ -11,8 +11,8 @@ from headgate.core.chain import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, NotifyCompleted, Outcome, Tell
 from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
 from headgate.core.evolve import evolve
-from headgate.core.records import CompletedCheckpoint, Fence, Kind, Record
-from headgate.core.state import Ending, Phase, Turn
+from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Record, Restore
+from headgate.core.state import Phase, Turn
 
 
 def record_created(turn: Turn, fact: RecordCreated) -> None:
@@ -71,6 +71,7 @@ def published(turn: Turn, record: CompletedCheckpoint) -> None:
         state,
         completed=(*state.completed, record),
         base=record.id,
+        restore=Restore(),
         failures=0,
         last_end_ms=state.now_ms,
         copying=(*state.copying, record.id) if record.kind is Kind.SAVEPOINT else state.copying,

@@ -20,6 +20,15 @@ from headgate.core.ids import (
 )
 
 
+class Ending(Enum):
+    """How a job came to its end."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
 class Kind(Enum):
     """Why a checkpoint was taken, which decides how long it is kept."""
 
@@ -85,7 +94,10 @@ class Transaction:
 
 @dataclass(frozen=True)
 class CompletedCheckpoint:
-    """A published checkpoint. ``transactions`` are all that were sealed by then and not known to be committed."""
+    """A published checkpoint. ``transactions`` are all that were sealed by then and not known to be committed.
+
+    ``stop`` if the job is to stop after it, whoever leads by then.
+    """
 
     id: CheckpointId
     generation: Generation
@@ -95,6 +107,7 @@ class CompletedCheckpoint:
     channels: tuple[InFlight, ...]
     transactions: tuple[Transaction, ...]
     request: RequestId | None = None
+    stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +123,8 @@ class Void:
 class Fence:
     """A generation begins here. Who held the chain before can no longer publish.
 
-    Its checkpoints are numbered from ``next_id``; it continued from checkpoint ``base``.
+    Its checkpoints are numbered from ``next_id``; it continues from checkpoint ``base``. With an ``ending`` it is the
+    last word on the job, which then only a user starts again.
     """
 
     id: CheckpointId
@@ -118,6 +132,7 @@ class Fence:
     leader: LeaderId
     next_id: CheckpointId
     base: CheckpointId | None
+    ending: Ending | None = None
 
 
 Record = CompletedCheckpoint | Void | Fence
@@ -131,10 +146,12 @@ class CommitPermit:
     generation: Generation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Restore:
     """What a user says about where a job begins. By default: at its latest checkpoint, with the operators unchanged."""
 
+    again: bool = False
+    """Start the job even if it had come to its end. A process that only takes over does not."""
     checkpoint: CheckpointId | None = None
     renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
     """Operators by their old uid and their new one."""
@@ -144,7 +161,11 @@ class Restore:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file in the storage, as a listing shows it. ``owner`` is the task or the channel it belongs to."""
+    """One file in the storage, as a listing shows it. ``owner`` is the task or the channel it belongs to.
+
+    ``batch`` is the last batch that is known to need it. A file that nothing finished refers to yet, like a part of a
+    state snapshot that is still being uploaded, counts as of the owner's newest batch.
+    """
 
     name: str
     generation: Generation

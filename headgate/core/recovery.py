@@ -52,7 +52,7 @@ def choose(records: tuple[Record, ...], wanted: CheckpointId | None) -> Complete
     """The checkpoint to return to: the one the user named, else the newest, else the last generation's base."""
     completed = {record.id: record for record in records if isinstance(record, CompletedCheckpoint)}
     if wanted is None:
-        wanted = _latest(records)
+        wanted = latest(records)
     if wanted is None:
         return None
     if wanted not in completed:
@@ -61,7 +61,8 @@ def choose(records: tuple[Record, ...], wanted: CheckpointId | None) -> Complete
     return completed[wanted]
 
 
-def _latest(records: tuple[Record, ...]) -> CheckpointId | None:
+def latest(records: tuple[Record, ...]) -> CheckpointId | None:
+    """The checkpoint that the job returns to by itself: the newest, or what the last generation began with."""
     for record in reversed(records):
         if isinstance(record, CompletedCheckpoint):
             return record.id
@@ -130,8 +131,8 @@ def match_tasks(graph: Graph, base: CompletedCheckpoint, restore: Restore) -> Ma
     """Which snapshot each task continues from, by operator uid. A task without one begins empty."""
     new_name = dict(restore.renamed)
     known = {uid for snapshot in base.tasks for uid in snapshot.operators}
-    for old in new_name:
-        if old not in known:
+    for old, new in new_name.items():
+        if old not in known and new not in known:
             raise NotRestorable(f"operator {old} cannot be renamed: checkpoint {base.id} does not have it")
     _refuse_shared_names(base, new_name)
     home = {uid: task.id for task in graph.tasks for uid in _uids(task.id, tuple(o.uid for o in task.operators))}

@@ -18,10 +18,11 @@ from headgate.core.records import CompletedCheckpoint, Kind, StoredFile
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep deletes, and how many files it leaves."""
+    """What a sweep deletes, how many files it leaves, and which of those nobody has named."""
 
     files: tuple[str, ...]
     kept: int
+    suspects: tuple[str, ...] = ()
 
 
 def keep(
@@ -45,26 +46,39 @@ def keep(
 
 
 def sweep(
-    files: tuple[StoredFile, ...], kept: tuple[CompletedCheckpoint, ...], generation: Generation, *, live: bool
+    files: tuple[StoredFile, ...],
+    kept: tuple[CompletedCheckpoint, ...],
+    generation: Generation,
+    *,
+    live: bool,
+    named_elsewhere: frozenset[str] = frozenset(),
+    suspects: frozenset[str] = frozenset(),
 ) -> SweepPlan:
-    """Mark what the kept checkpoints name; of the rest, delete what no live task can need.
+    """Mark what the kept checkpoints name, and what is ``named_elsewhere``; of the rest, delete what nobody can need.
 
-    Files of later generations are not ours to judge. Of our own generation, while its tasks are ``live``, only what
-    lies at or before the newest checkpoint's cut can go: what came after it is still in use.
+    Files of later generations are not ours to judge. Of our own generation, while its tasks are ``live``, a file goes
+    only if it lies at or before the newest checkpoint's cut (what came after it is still in use), and if an earlier
+    sweep found it unnamed already (``suspects``): a checkpoint under way may be about to name a file that no other
+    has.
     """
-    named = {name for checkpoint in kept for snapshot in checkpoint.tasks for name in snapshot.files}
+    named = {name for checkpoint in kept for snapshot in checkpoint.tasks for name in snapshot.files} | named_elsewhere
     in_flight = [held for checkpoint in kept for held in checkpoint.channels]
     floors = _floors(kept, generation)
     doomed: list[str] = []
+    unnamed: list[str] = []
     for file in files:
         if file.name in named or file.generation > generation:
             continue
         if any(held.channel == file.owner and held.after < file.batch <= held.through for held in in_flight):
             continue
-        if live and file.generation == generation and file.batch > floors.get(file.owner, NO_BATCH):
-            continue
+        if live and file.generation == generation:
+            if file.batch > floors.get(file.owner, NO_BATCH):
+                continue
+            if file.name not in suspects:
+                unnamed.append(file.name)
+                continue
         doomed.append(file.name)
-    return SweepPlan(tuple(doomed), len(files) - len(doomed))
+    return SweepPlan(tuple(doomed), len(files) - len(doomed), tuple(unnamed))
 
 
 def _floors(kept: tuple[CompletedCheckpoint, ...], generation: Generation) -> Mapping[TaskId | ChannelId, Batch]:

@@ -5,7 +5,7 @@ One rule: ``commit`` decides what is next for one sink; here it is ordered, and 
 
 from headgate.core import closing, commit, leadership
 from headgate.core.effects import AbortStrangers, CommitTransaction, Outcome, Tell
-from headgate.core.events import CommitFailed, StrangersAborted, TransactionCommitted
+from headgate.core.events import AttemptsAborted, CommitFailed, StrangersAborted, TransactionCommitted
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation, SinkId
 from headgate.core.state import Turn
@@ -42,6 +42,12 @@ def commit_failed(turn: Turn, fact: CommitFailed) -> None:
         turn.set_sink(fact.sink, sink)
         text = f"{fact.sink}: commit of checkpoint {fact.checkpoint} failed, will be tried again: {fact.why}"
         turn.order(Tell(Outcome.NOTICE, text, None, fact.checkpoint))
+
+
+def attempts_aborted(turn: Turn, fact: AttemptsAborted) -> None:
+    """What dead runs wrote in vain is gone."""
+    if fact.generation == turn.state.generation and turn.sink(fact.sink).abort_run == fact.run:
+        turn.set_sink(fact.sink, evolve(turn.sink(fact.sink), abort_run=None))
 
 
 def abort_strangers(turn: Turn, below: Generation) -> None:

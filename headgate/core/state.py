@@ -31,7 +31,7 @@ from headgate.core.ids import (
     SinkId,
     TaskId,
 )
-from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Kind, Record, Restore
+from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Restore
 from headgate.core.restart import History
 from headgate.core.settings import Settings
 
@@ -63,15 +63,6 @@ class Phase(Enum):
 
 AT_REST = (Phase.IDLE, Phase.CLOSED, Phase.DEPOSED)
 """Phases in which nothing is under way and nothing is ordered."""
-
-
-class Ending(Enum):
-    """How a job came to its end."""
-
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -108,9 +99,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """The files that a task named for its snapshot."""
+    """The files that a task named for its snapshot, and the generation that wrote it."""
 
     files: tuple[str, ...]
+    generation: Generation
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,7 @@ class JobState:
     generation: Generation = NO_GENERATION
     chain: Chain = Chain()  # noqa: RUF009 - frozen
     restore: Restore = Restore()  # noqa: RUF009 - frozen
-    """What the user said about where to begin. Used up by the first generation."""
+    """What the user said about where to begin. Used up by the first checkpoint that completes."""
     records: tuple[Record, ...] = ()
     """The chain as it was read, until the generation is open."""
     fence: Fence | None = None
@@ -183,8 +175,12 @@ class JobState:
     stop_after: CheckpointId = NO_CHECKPOINT
     """The savepoint after which the user wants the job to stop."""
     burned: bool = False
-    """The closing fence of a cancelled job has been ordered: its checkpoints are to go."""
+    """The closing fence has been ordered."""
     sweeping: bool = False
+    suspects: tuple[str, ...] = ()
+    """Files that the last sweep found unnamed."""
+    suspected_below: CheckpointId = NO_CHECKPOINT
+    """They go once a checkpoint of this id or later is complete and does not name them either."""
     doomed: tuple[CheckpointId, ...] = ()
     """Checkpoints that are no longer kept and whose records may still be in the store."""
     abort_below: Generation = NO_GENERATION

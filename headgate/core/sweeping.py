@@ -8,16 +8,19 @@ from headgate.core import closing, retention
 from headgate.core.effects import DeleteFiles, ListFiles, Outcome, SetHold, Tell
 from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
 from headgate.core.evolve import evolve
-from headgate.core.records import CompletedCheckpoint
+from headgate.core.records import CompletedCheckpoint, Ending
 from headgate.core.state import AT_REST, JobState, Phase, Turn
 
+NOT_YET_OURS = (Phase.READING, Phase.FENCING)
+"""Phases in which another process may still lead: nothing is promised and nothing deleted."""
 HOLDS_MAX = 16
 """So many holds and releases may wait for the store."""
 
 
 def discards(state: JobState) -> bool:
     """Whether the job was cancelled, its checkpoints are not to be kept, and the closing fence is in the store."""
-    return state.burned and not state.chain.queue
+    cancelled = state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation
+    return cancelled and state.burned and not state.chain.queue
 
 
 def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
@@ -29,6 +32,8 @@ def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
 def sweep(turn: Turn) -> None:
     """See which checkpoints have fallen out of what is kept, and begin a sweep if there are any."""
     state = turn.state
+    if state.phase in NOT_YET_OURS:
+        return
     stay = kept(state)
     fallen = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
     if fallen:
@@ -42,9 +47,21 @@ def sweep(turn: Turn) -> None:
 def files_listed(turn: Turn, fact: FilesListed) -> None:
     """Decide what can go."""
     state = turn.state
-    if fact.generation != state.generation or not state.sweeping:
+    if fact.generation != state.generation or not state.sweeping or state.phase in NOT_YET_OURS:
         return
-    plan = retention.sweep(fact.files, state.completed, state.generation, live=not discards(state))
+    under_way = [ack.files for pending in state.pending for ack in pending.acknowledged.values()]
+    ready = [record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)]
+    under_way += [snapshot.files for record in ready for snapshot in record.tasks]
+    seen_since = state.base is not None and state.base >= state.suspected_below
+    plan = retention.sweep(
+        fact.files,
+        state.completed,
+        state.generation,
+        live=not discards(state),
+        named_elsewhere=frozenset(name for files in under_way for name in files),
+        suspects=frozenset(state.suspects) if seen_since else frozenset(),
+    )
+    turn.state = evolve(state, suspects=plan.suspects, suspected_below=state.next_id)
     turn.order(DeleteFiles(state.generation, state.doomed, plan.files))
 
 
@@ -75,7 +92,7 @@ def hold(turn: Turn, fact: HoldAsked) -> None:
     """Keep a checkpoint, or no longer. It is kept from now on, but the user hears so when the store knows it."""
     state = turn.state
     why = None
-    if state.phase in AT_REST or state.phase in (Phase.READING, Phase.FENCING):
+    if state.phase in AT_REST or state.phase in NOT_YET_OURS:
         why = "this process does not lead the job, or not yet"
     elif not any(checkpoint.id == fact.checkpoint for checkpoint in state.completed):
         why = "it is not there"

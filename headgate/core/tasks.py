@@ -20,11 +20,11 @@ from headgate.core.events import (
     TaskStarted,
 )
 from headgate.core.evolve import evolve
-from headgate.core.ids import Batch, Run, TaskId
-from headgate.core.records import Boundary
+from headgate.core.ids import Run, TaskId
+from headgate.core.records import Boundary, Ending
 from headgate.core.restart import Failure, FailureClass, GiveUp, Level, Restart
 from headgate.core.settings import Mode
-from headgate.core.state import Ending, JobState, Phase, TaskState, Turn
+from headgate.core.state import JobState, Phase, TaskState, Turn
 
 
 def told(turn: Turn, fact: AnyTaskFact) -> None:
@@ -46,8 +46,8 @@ def told(turn: Turn, fact: AnyTaskFact) -> None:
                 turn.set_task(fact.task, evolve(task, written=batch))
         case BatchCommitted(boundary=boundary):
             advance(turn, fact.task, boundary)
-        case TaskStarted(boundary=boundary, skipped=skipped):
-            started(turn, fact.task, boundary, skipped=skipped)
+        case TaskStarted(boundary=boundary):
+            started(turn, fact.task, boundary)
         case TaskFailed(failure=failure, chance=chance):
             failed(turn, fact.task, failure, chance)
         case TaskEnded(boundary=boundary):
@@ -91,16 +91,16 @@ def _check_positions(turn: Turn, name: TaskId, boundary: Boundary) -> None:
             )
 
 
-def started(turn: Turn, name: TaskId, boundary: Boundary, *, skipped: bool) -> None:
+def started(turn: Turn, name: TaskId, boundary: Boundary) -> None:
     """A run is up. What earlier runs wrote for a batch that will run again, or never, is thrown away."""
     task = turn.state.tasks[name]
     if task.started:
         return
     turn.set_task(name, evolve(task, started=True, entered=max(boundary.batch, task.boundary.batch)))
     if task.run > 1:
-        after = Batch(boundary.batch - 1) if skipped else boundary.batch
         for sink in turn.state.graph.by_id[name].sinks:
-            turn.order(AbortAttempts(turn.state.generation, sink, after, task.run))
+            turn.set_sink(sink, evolve(turn.state.sinks[sink], abort_run=task.run))
+            turn.order(AbortAttempts(turn.state.generation, sink, task.run))
     advance(turn, name, boundary)
     drain(turn, name)
 
@@ -217,7 +217,7 @@ def ended(turn: Turn, name: TaskId, boundary: Boundary) -> None:
 
 def reported(turn: Turn, fact: Reported) -> None:
     """A task says all it has to say, because something may have been lost."""
-    started(turn, fact.task, fact.boundary, skipped=fact.skipped)
+    started(turn, fact.task, fact.boundary)
     advance(turn, fact.task, fact.boundary)
     if fact.source_ended:
         turn.set_task(fact.task, evolve(turn.state.tasks[fact.task], source_ended=True))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from headgate.core import alignment, coordinator, leadership, sinks, tasks
 from headgate.core.effects import (
+    AbortAttempts,
     AbortStrangers,
     AskTask,
     CommitTransaction,
@@ -98,6 +99,8 @@ def unanswered(state: JobState) -> Iterator[Effect]:
         if sink.wanted and state.phase is Phase.RUNNING:
             seal = sink.wanted[0]
             yield SealSink(state.generation, seal.checkpoint, name, sink.sealed_through, seal.through)
+        if sink.abort_run is not None and state.phase is Phase.RUNNING:
+            yield AbortAttempts(state.generation, name, sink.abort_run)
         if sink.due and sink.retry_at_ms is None:
             yield CommitTransaction(state.generation, *sink.due[0])
     for name in state.strangers:

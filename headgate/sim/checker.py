@@ -100,7 +100,7 @@ class Checker:
             self._sink(record, sink, images[task])
 
     def _image(self, record: Any, snapshot: Any) -> Any:
-        work = self.scene.disk.works.get((record.generation, snapshot.task))
+        work = self.scene.disk.works.get((snapshot.generation, snapshot.task))
         image = work.images.get(snapshot.batch) if work else None
         if image is None:
             what = f"checkpoint {record.id} names batch {snapshot.batch} of {snapshot.task}, never committed"
@@ -192,7 +192,8 @@ class Checker:
     ) -> None:
         """Records and files are about to be deleted by ``who``. A cancelled job's closing fence lets all of them go."""
         last = self.chain[-1]
-        all_go = hasattr(last, "base") and last.base is None and last.leader == who
+        cancelled = hasattr(last, "ending") and last.ending is not None and last.ending.value == "cancelled"
+        all_go = cancelled and last.base is None and last.leader == who
         completed = [
             record
             for number, record in sorted(records.items())

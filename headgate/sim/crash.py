@@ -26,6 +26,10 @@ MEANING: dict[str, tuple[str, str]] = {
         "the checkpoint never was; what it sealed is thrown away and written again",
         "if the record landed the checkpoint is complete and the next leader commits it; if not, it never was",
     ),
+    "CreateRecord (closing fence)": (
+        "the next leader returns to the last checkpoint, and the job comes to its end once more",
+        "if it landed the job is over, and whoever takes over leaves it there; else as before",
+    ),
     "CreateRecord (void)": (
         "the id stays without a record; the fence takes it",
         "the id is void, or the fence takes it",
@@ -188,9 +192,9 @@ def _cut(plan: Plan, table: Table, name: str, number: int, *, after: bool) -> No
 def kind(effect: e.Effect) -> str:
     """What an order is called in the table."""
     name = type(effect).__name__
-    if isinstance(effect, e.CreateRecord):
-        what = (
-            "fence" if isinstance(effect.record, Fence) else "void" if isinstance(effect.record, Void) else "checkpoint"
-        )
-        return f"{name} ({what})"
-    return name
+    if not isinstance(effect, e.CreateRecord):
+        return name
+    record = effect.record
+    if isinstance(record, Fence):
+        return f"{name} (fence)" if record.ending is None else f"{name} (closing fence)"
+    return f"{name} (void)" if isinstance(record, Void) else f"{name} (checkpoint)"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.core import effects as e
 from headgate.core.events import (
+    AttemptsAborted,
     ChainRead,
     CommitFailed,
     CreateUnclear,
@@ -142,13 +143,8 @@ def _take_snapshot(process: "Process", order: e.TakeSnapshot) -> None:
         world.declines[task] -= 1
         process.tell(SnapshotDeclined(order.generation, order.checkpoint, order.task, "declined"))
         return
-    works = world.disk.works
-    if (order.generation, task) not in works:
-        # A task that had finished before this generation began is not started again: its last state stands.
-        works[order.generation, task] = works[
-            max(g for g, name in works if name == task and g < order.generation), task
-        ]
-    image = works[order.generation, task].images.get(order.batch)
+    work = world.disk.works.get((order.generation, task))
+    image = work.images.get(order.batch) if work is not None else None
     if image is None:
         world.violation(f"a snapshot of {task} at batch {order.batch} is asked for, which was never committed")
         return
@@ -199,8 +195,16 @@ def _commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
 
 
 def abort_attempts(process: "Process", order: e.AbortAttempts) -> None:
-    """Throw away what dead runs wrote."""
-    process.world.message(process.world.sinks[order.sink].abort_attempts, order.generation, order.after, order.run)
+    """Throw away what dead runs wrote in vain."""
+    process.world.message(_abort_attempts, process, order)
+
+
+def _abort_attempts(process: "Process", order: e.AbortAttempts) -> None:
+    world = process.world
+    work = world.disk.works[order.generation, str(process.graph.owner[order.sink])]
+    committed = {batch: image.run for batch, image in work.images.items()}
+    world.sinks[order.sink].abort_attempts(order.generation, order.run, committed)
+    process.tell(AttemptsAborted(order.generation, order.sink, order.run))
 
 
 def abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
@@ -317,6 +321,8 @@ def tell(process: "Process", order: e.Tell) -> None:
     """Say something to the user."""
     if order.request is not None:
         process.world.checker.answered(str(order.request))
+    elif order.outcome is e.Outcome.FAILED and order.checkpoint is None:
+        process.world.violation(f"a job that could go on was refused: {order.text}")
 
 
 def nothing(process: "Process", order: object) -> None:

@@ -45,7 +45,6 @@ class Query:
         "run",
         "sinks",
         "skip",
-        "skipped",
         "slow",
         "source",
         "task",
@@ -74,7 +73,6 @@ class Query:
         self.busy = False
         self.draining = False
         self.ended = False
-        self.skipped = False
         self.told_end = False
         self.failure: Failure | None = None
         self.slow = 1
@@ -90,9 +88,7 @@ class Query:
         if planned is not None and self.skip:
             self._skip(planned)
             planned = None
-        self.process.tell(
-            TaskStarted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary(), self.skipped)
-        )
+        self.process.tell(TaskStarted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary()))
         if planned is not None:
             self.busy = True
             self.process.world.at(self._pace(4), self._enter, planned)
@@ -134,7 +130,6 @@ class Query:
             source_ended=self.total > 0 and self.work.committed.offset >= self.total,
             ended=self.ended,
             failure=self.failure,
-            skipped=self.skipped,
             chance=self.process.world.rng.random(),
         )
 
@@ -274,4 +269,3 @@ class Query:
             files=world.disk.next_files(self.generation, self.task, image.files, planned.batch),
         )
         world.disk.commit(self.generation, self.task, self.outputs, after, [])
-        self.skipped = True

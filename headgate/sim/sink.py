@@ -53,11 +53,12 @@ class SimSink:
         self.visible_sum += weigh(rows)
         return True
 
-    def abort_attempts(self, generation: int, after: int, run: int) -> None:
-        """Throw away the parts that earlier runs wrote for batches after ``after``."""
-        doomed = [key for key in self.parts if key[0] == generation and key[1] > after and key[2] < run]
-        for key in doomed:
-            del self.parts[key]
+    def abort_attempts(self, generation: int, run: int, committed: dict[int, int]) -> None:
+        """Throw away the parts of runs before ``run``, but for those that committed their batch."""
+        for key in list(self.parts):
+            made, batch, by = key
+            if made == generation and by < run and committed.get(batch) != by:
+                del self.parts[key]
 
     def abort_strangers(self, below: int) -> None:
         """Throw away whatever earlier generations left."""

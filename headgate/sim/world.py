@@ -28,9 +28,9 @@ from headgate.core.events import (
 from headgate.core.graph import Graph, Operator
 from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, RequestId
 from headgate.core.job import step
-from headgate.core.records import CompletedCheckpoint, Fence, Record, Restore
+from headgate.core.records import Ending, Restore
 from headgate.core.restart import Failure, FailureClass
-from headgate.core.state import AT_REST, Ending, JobState, Phase
+from headgate.core.state import AT_REST, JobState, Phase
 from headgate.sim.checker import Checker, Shape
 from headgate.sim.disk import Disk
 from headgate.sim.perform import HANDLERS
@@ -172,7 +172,7 @@ class World:
         self.disk = Disk()
         self.sinks = {str(sink): SimSink(str(sink)) for sink in plan.graph.owner}
         self.checker = Checker(self, _shape(plan))
-        self.store = Store(self, self._landed)
+        self.store = Store(self, self.checker.created)
         self.graph = plan.graph
         self.renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
         self.processes: list[Process] = []
@@ -195,7 +195,7 @@ class World:
             if chance < 0.05 * self.weather:
                 return
             if chance < 0.1 * self.weather:
-                self.at(1 + int(rng.random() * 60), act, *args)
+                self.at(1 + int(rng.random() ** 4 * 900), act, *args)
             self.at(1 + int(rng.random() * 12 * self.weather), act, *args)
             return
         self.at(1 if rng.random() < 0.7 else 2, act, *args)
@@ -242,40 +242,15 @@ class World:
         if not self.checker.superseded(generation):
             self.violation(what)
 
-    def _landed(self, record: Record) -> None:
-        """A record is in the store. If it ends a cancelled job whose author no longer leads, the world ends with it."""
-        self.checker.created(record)
-        if self._is_cancelled() and self.official is not None and record.leader != self.official.name:
-            self._cancelled()
-
-    def _is_cancelled(self) -> bool:
-        """Whether the last record is the closing fence of a cancelled job: who begins after it begins from nothing."""
-        last = self.checker.chain[-1] if self.checker.chain else None
-        return isinstance(last, Fence) and last.base is None and last.id > 0
-
-    def _cancelled(self) -> None:
-        self.ending = Ending.CANCELLED.value
-        self.over = True
-        self.checker.interrupted()
-
     # -- leadership ----------------------------------------------------------------------------------------------------
 
-    def elect(self) -> None:
-        """Let a new process lead. Whoever led before may not know."""
+    def elect(self, *, again: bool = False) -> None:
+        """Let a new process lead: a user starts the job ``again``, or it takes over. Who led before may not know."""
         self._electing = False
-        if self._is_cancelled():
-            self._cancelled()
-            return
         process = Process(self, f"L{len(self.processes)}", self.graph)
         self.processes.append(process)
         self.official = process
-        process.take(LeadershipWon(LeaderId(process.name), Restore(renamed=self._renames())))
-
-    def _renames(self) -> tuple[tuple[OperatorUid, OperatorUid], ...]:
-        """What to call the operators of the newest checkpoint, if it does not know the job's present names."""
-        newest = next((r for r in reversed(self.store.read()) if isinstance(r, CompletedCheckpoint)), None)
-        known = {uid: None for snapshot in newest.tasks for uid in snapshot.operators} if newest else {}
-        return tuple((old, new) for old, new in self.renamed if old in known and new not in known)
+        process.take(LeadershipWon(LeaderId(process.name), Restore(again=again, renamed=self.renamed)))
 
     def supervise(self) -> None:
         """See whether the job has come to its end, or needs a new leader."""
@@ -287,7 +262,10 @@ class World:
             self._end(process, ending)
         elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:
             self._electing = True
-            self.at(ELECTION_MS, self.elect)
+            self.at(ELECTION_MS, self._elect_later, phase is Phase.CLOSED)
+
+    def _elect_later(self, again: bool) -> None:  # noqa: FBT001 - the queue passes plain arguments
+        self.elect(again=again)
 
     def _end(self, process: Process, ending: Ending) -> None:
         self.ending = ending.value

@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "a fence counts wherever it landed",
         "leadership.py",
-        "    if state.fence is not None and fact.records and chain.is_same(fact.records[-1], state.fence):\n",
-        "    if state.fence is not None and any(chain.is_same(r, state.fence) for r in fact.records):\n",
+        "    ours = state.fence is not None and tail is not None and chain.is_same(tail, state.fence)\n",
+        "    ours = state.fence is not None and any(chain.is_same(r, state.fence) for r in fact.records)\n",
     ),
     Mutant(
         "no fence is burned where the predecessor would write next",
@@ -211,20 +211,15 @@ MUTANTS = (
     Mutant(
         "files that live tasks need are swept",
         "retention.py",
-        "        if live and file.generation == generation and file.batch > floors.get(file.owner, NO_BATCH):\n"
-        "            continue\n",
-        "",
+        "        if live and file.generation == generation:\n",
+        "        if live and file.generation == generation and file.batch < 0:\n",
     ),
     Mutant(
         "a cancelled job deletes its checkpoints without making sure that it still leads",
         "closing.py",
-        "    if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:\n",
-        "    turn.state = state = evolve(\n"
-        "        state,\n"
-        "        burned=state.burned\n"
-        "        or (state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation),\n"
-        "    )\n"
-        "    if state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation and not state.burned:\n",
+        "    if not state.burned:\n",
+        "    turn.state = state = evolve(state, burned=state.burned or state.ending is Ending.CANCELLED)\n"
+        "    if not state.burned:\n",
     ),
     Mutant(
         "a finished task's end is not seen by who reads from it",
@@ -239,10 +234,10 @@ MUTANTS = (
         "return StartTask(state.generation, name, run, in_place=True, skip=not skip)",
     ),
     Mutant(
-        "what a dead run wrote is thrown away even where it counts",
+        "what the present run is writing is thrown away with what dead ones wrote",
         "tasks.py",
-        "after = Batch(boundary.batch - 1) if skipped else boundary.batch",
-        "after = Batch(boundary.batch - 1)",
+        "turn.order(AbortAttempts(turn.state.generation, sink, task.run))",
+        "turn.order(AbortAttempts(turn.state.generation, sink, task.run + 1))",
     ),
     Mutant(
         "a lost message is never healed",
@@ -255,5 +250,23 @@ MUTANTS = (
         "commit.py",
         "    return evolve(sink, sealed=rest, due=sink.due + tuple((permit, t) for t in ready)), order\n",
         "    return evolve(sink, sealed=rest, due=tuple((permit, t) for t in ready) + sink.due), order\n",
+    ),
+    Mutant(
+        "a job that is over is started again by whoever takes over",
+        "leadership.py",
+        "    if isinstance(tail, Fence) and tail.ending is not None and not state.restore.again:\n",
+        "    if isinstance(tail, Fence) and tail.ending is not None and tail.id < 0:\n",
+    ),
+    Mutant(
+        "what the user said of renamed operators is forgotten before a checkpoint knows it",
+        "leadership.py",
+        "        restore=evolve(state.restore, checkpoint=None, again=False),\n",
+        "        restore=evolve(state.restore, checkpoint=None, again=False, renamed=()),\n",
+    ),
+    Mutant(
+        "a snapshot of a task that had finished before is claimed for this generation",
+        "coordinator.py",
+        "            generation=pending.acknowledged[task.id].generation,\n",
+        "            generation=state.generation,\n",
     ),
 )

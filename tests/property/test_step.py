@@ -87,8 +87,7 @@ class Rest:
             case o.CreateRecord(leader, record):
                 return self.create(leader, record, how)
             case o.StartTask(generation, name, run):
-                skipped = order.skip and how % 2 == 1
-                return e.TaskStarted(generation, name, run, state.tasks[name].boundary, skipped)
+                return e.TaskStarted(generation, name, run, state.tasks[name].boundary)
             case o.StopTask(generation, name, run):
                 return e.TaskEnded(generation, name, run, state.tasks[name].boundary)
             case o.AskTask(generation, name, run):

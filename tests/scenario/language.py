@@ -176,7 +176,8 @@ SETTING: dict[str, Callable[[World, Words], None]] = {"task": declare_task, "job
 def won(world: World, words: Words) -> e.Event:
     world.speaker = words[0]
     wanted = words.named.get("restore")
-    return e.LeadershipWon(LeaderId(words[0]), Restore(CheckpointId(int(wanted)) if wanted else None))
+    checkpoint = CheckpointId(int(wanted)) if wanted else None
+    return e.LeadershipWon(LeaderId(words[0]), Restore(checkpoint=checkpoint, again="again" in words.plain))
 
 
 def chain_read(world: World, _: Words) -> e.Event:
@@ -269,7 +270,7 @@ FACTS: dict[str, Callable[[World, Words], e.Event]] = {
     "created": created,
     "taken": taken,
     "unclear": unclear,
-    "start": lambda w, x: e.TaskStarted(*w.run_of(x), w.boundary(x), skipped="skipped" in x.plain),
+    "start": lambda w, x: e.TaskStarted(*w.run_of(x), w.boundary(x)),
     "enter": lambda w, x: e.BatchEntered(*w.run_of(x), w.boundary(x)),
     "written": lambda w, x: e.OutputsWritten(*w.run_of(x), Batch(x.number(1))),
     "commit": lambda w, x: e.BatchCommitted(*w.run_of(x), w.boundary(x)),

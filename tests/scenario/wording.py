@@ -54,8 +54,8 @@ def order(effect: Effect) -> str:
             return f"seal {sink} ({after}, {through}] for {checkpoint}"
         case CommitTransaction(_, permit, what):
             return f"commit {_transaction(what)}, permitted by {permit.checkpoint}"
-        case AbortAttempts(_, sink, after, run):
-            return f"abort attempts of {sink} after {after} by runs before #{run}"
+        case AbortAttempts(_, sink, run):
+            return f"abort attempts of {sink} by runs before #{run}"
         case AbortStrangers(_, sink, below):
             return f"abort strangers in {sink} below g{below}"
         case ReadChain():
@@ -123,7 +123,8 @@ def _record(record: Record) -> str:
         case Void(number, generation, leader):
             return f"void {number} of {leader} g{generation}"
         case Fence(number, generation, leader, next_id, base):
-            return f"fence {number} of {leader} g{generation}: next id {next_id}, base {base}"
+            what = f"closing fence ({record.ending.value})" if record.ending else "fence"
+            return f"{what} {number} of {leader} g{generation}: next id {next_id}, base {base}"
         case CompletedCheckpoint(number, generation, leader, kind, tasks, channels, transactions):
             words = [f"{one.task}@{one.batch}{' finished' if one.finished else ''}" for one in tasks]
             words += [_in_flight(held) for held in channels if held.after < held.through]

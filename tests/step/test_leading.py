@@ -2,9 +2,9 @@
 
 from headgate.core import effects as o, events as e
 from headgate.core.ids import CheckpointId, Generation, OperatorUid, RequestId, SinkId, TaskId
-from headgate.core.records import Kind, Restore
+from headgate.core.records import Ending, Kind, Restore
 from headgate.core.restart import FailureClass
-from headgate.core.state import Ending, Phase
+from headgate.core.state import Phase
 from tests.helpers import completed, fence, line, transaction, void
 from tests.step_helpers import ME, OTHER, Core, only, published, running, told
 
@@ -24,14 +24,15 @@ def test_a_job_that_does_not_fit_its_checkpoint_fails_before_it_touches_anything
 
 def test_a_checkpoint_that_is_not_there_cannot_be_restored() -> None:
     core = Core(GRAPH)
-    core.lead(restore=Restore(CheckpointId(7)))
+    core.lead(restore=Restore(checkpoint=CheckpointId(7)))
     assert [one.text for one in only(o.Tell, core.read())] == ["checkpoint 7 is not in the storage; there are: none"]
 
 
 def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
     core = Core(GRAPH, retained=2)
     core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6)}
-    core.lead(restore=Restore(CheckpointId(1), ((OperatorUid("a-op"), OperatorUid("a-op")),)))
+    same = ((OperatorUid("a-op"), OperatorUid("a-op")),)
+    core.lead(restore=Restore(checkpoint=CheckpointId(1), renamed=same))
     core.read()
     core.create()
     assert core.state.base == 1
@@ -41,6 +42,10 @@ def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
     core.read()
     core.create()
     assert core.state.base == 1
+    assert core.state.restore == Restore(renamed=same), "a restart before the first checkpoint needs it again"
+    core.start_all()
+    core.ask()
+    core.complete(core.state.pending[0].id)
     assert core.state.restore == Restore()
 
 
@@ -48,7 +53,7 @@ def test_what_the_newest_checkpoint_decided_is_finished_even_if_the_job_returns_
     core = Core(GRAPH, retained=2)
     sealed = transaction(2, 4, 6)
     core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6, transactions=(sealed,))}
-    core.lead(restore=Restore(CheckpointId(1)))
+    core.lead(restore=Restore(checkpoint=CheckpointId(1)))
     core.read()
     assert [one.transaction for one in only(o.CommitTransaction, core.create())] == [sealed]
     assert core.state.phase is Phase.RECOVERING
@@ -134,7 +139,8 @@ def test_a_checkpoint_that_is_published_while_the_job_closes_is_committed_and_ch
     assert only(o.AbortStrangers, core.tell(core.failed("a", FailureClass.USER))) == []
     given = core.create()
     assert [type(one) for one in given] == [o.NotifyCompleted, o.CommitTransaction, o.Tell]
-    assert [type(one) for one in core.tell(core.visible(1))] == [o.AbortStrangers]
+    assert [type(one) for one in core.tell(core.visible(1))] == [o.CreateRecord]
+    assert [type(one) for one in core.burn()] == [o.AbortStrangers]
     core.tell(core.strangers_aborted())
     assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
 
@@ -223,7 +229,7 @@ def test_a_stop_with_savepoint_stops_after_a_restart_if_the_savepoint_is_there_a
 
 def test_whoever_asked_before_a_job_that_cannot_be_restored_hears_so() -> None:
     core = Core(GRAPH)
-    core.lead(restore=Restore(CheckpointId(7)))
+    core.lead(restore=Restore(checkpoint=CheckpointId(7)))
     core.ask()
     core.tell(e.CancelAsked(RequestId("cancel")))
     assert told(core.read()) == [("refused", "r1"), ("failed", "cancel"), ("failed", "None")]

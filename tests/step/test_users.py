@@ -4,8 +4,9 @@ import pytest
 
 from headgate.core import effects as o, events as e
 from headgate.core.ids import CheckpointId, Generation, RequestId, SinkId, TaskId
+from headgate.core.records import Ending
 from headgate.core.restart import FailureClass
-from headgate.core.state import Ending, Phase
+from headgate.core.state import Phase
 from tests.helpers import line
 from tests.step_helpers import ME, Core, only, running, told
 
@@ -24,6 +25,7 @@ REQUESTS: list[e.UserFact] = [
 def closed_core() -> Core:
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.USER))
+    core.burn()
     core.tell(core.strangers_aborted())
     assert core.state.phase is Phase.CLOSED
     return core
@@ -93,12 +95,13 @@ def test_a_savepoint_with_stop_that_fails_does_not_stop_the_job() -> None:
     assert [one.checkpoint for one in only(o.TakeSnapshot, given)] == [2]
 
 
-def test_cancelling_a_job_that_keeps_its_checkpoints_burns_no_fence() -> None:
+def test_cancelling_a_job_that_keeps_its_checkpoints_deletes_none() -> None:
     core = running(GRAPH, retain_on_cancellation=True)
     core.ask()
     core.complete(1)
     given = core.tell(e.CancelAsked(ASK))
-    assert [type(one) for one in given] == [o.StopTask, o.AbortStrangers]
+    assert [type(one) for one in given] == [o.StopTask, o.CreateRecord]
+    assert [type(one) for one in core.burn()] == [o.AbortStrangers]
     assert told(core.tell(core.strangers_aborted())) == [("done", "mine")]
     assert core.state.ending is Ending.CANCELLED
     assert [one.id for one in core.state.completed] == [1]
@@ -123,6 +126,7 @@ def test_cancelling_a_closing_job_only_says_who_wants_to_hear_of_the_end() -> No
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.USER))
     assert core.tell(e.CancelAsked(ASK)) == []
+    core.burn()
     assert [one.text for one in only(o.Tell, core.tell(core.strangers_aborted()))] == [
         "the job is failed; latest checkpoint: none"
     ]
@@ -152,6 +156,7 @@ def test_who_cancels_second_is_refused_and_who_cancels_first_hears_of_the_end() 
     core = running(GRAPH, retain_on_cancellation=True)
     core.tell(e.CancelAsked(ASK))
     assert told(core.tell(e.CancelAsked(RequestId("second")))) == [("refused", "second")]
+    core.burn()
     assert told(core.tell(core.strangers_aborted())) == [("done", "mine")]
 
 

@@ -1,8 +1,10 @@
 """What was once wrong, and must not be again."""
 
 from headgate.core import effects as o, events as e, invariants
-from headgate.core.effects import Ack
-from headgate.core.ids import CheckpointId, Generation, RequestId
+from headgate.core.effects import Ack, Outcome
+from headgate.core.evolve import evolve
+from headgate.core.ids import Batch, CheckpointId, Generation, RequestId, TaskId
+from headgate.core.records import CompletedCheckpoint, Ending, Restore, StoredFile
 from headgate.core.restart import FailureClass
 from headgate.core.state import Phase
 from tests.helpers import completed, fence, line
@@ -109,7 +111,8 @@ def test_a_seal_is_not_ordered_again_after_its_sink_was_told_to_abort() -> None:
     core = running(GRAPH, resend_ms=10)
     core.tell(core.committed("a", 0))
     core.ask()
-    assert only(o.AbortStrangers, core.tell(core.failed("a", FailureClass.USER)))
+    core.tell(core.failed("a", FailureClass.USER))
+    assert only(o.AbortStrangers, core.burn())
     assert only(o.SealSink, core.tell(e.Ticked(10))) == []
 
 
@@ -144,7 +147,7 @@ def test_a_hold_that_is_confirmed_lets_a_closing_job_close() -> None:
     core.ask()
     core.complete(1)
     core.tell(e.HoldAsked(RequestId("h"), ONE), core.failed("a", FailureClass.USER))
-    assert only(o.AbortStrangers, core.tell(e.HoldSet(ME, ONE, held=True)))
+    assert only(o.CreateRecord, core.tell(e.HoldSet(ME, ONE, held=True)))
 
 
 def test_a_read_of_the_chain_that_is_older_than_our_own_generation_is_not_believed() -> None:
@@ -181,3 +184,120 @@ def test_a_hold_needs_a_process_that_leads() -> None:
     core.read()
     assert core.state.phase is Phase.FENCING
     assert told(core.tell(e.HoldAsked(RequestId("h"), ONE))) == [("refused", "h")]
+
+
+def test_a_user_can_return_only_to_what_is_kept() -> None:
+    core = Core(GRAPH, retained=1)
+    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1), 2: completed(GRAPH, 2, 3)}
+    core.lead(restore=Restore(checkpoint=ONE))
+    texts = [one.text for one in only(o.Tell, core.read())]
+    assert texts == ["checkpoint 1 is no longer kept and may be gone any moment; kept are: 2"]
+    assert core.state.phase is Phase.CLOSED
+    core.held = (ONE,)
+    core.lead(restore=Restore(checkpoint=ONE))
+    assert only(o.CreateRecord, core.read())
+
+
+def test_a_base_that_is_gone_when_the_fence_is_there_is_told_and_not_raised() -> None:
+    core = Core(GRAPH)
+    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1)}
+    core.lead(restore=Restore(checkpoint=ONE))
+    core.read()
+    del core.store[1]
+    assert [one.text for one in only(o.Tell, core.create())] == ["checkpoint 1 is not in the storage; there are: none"]
+
+
+def test_who_takes_over_leaves_a_job_that_is_over_and_a_user_can_start_it_again() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.complete(1)
+    core.tell(core.failed("a", FailureClass.USER))
+    core.burn()
+    core.tell(core.strangers_aborted())
+    core.lead(OTHER)
+    assert core.read() == [o.Tell(Outcome.NOTICE, "the job is failed: start it again to go on")]
+    assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
+    core.lead(OTHER, restore=Restore(again=True))
+    core.read()
+    core.create()
+    assert (core.state.phase, core.state.base) == (Phase.RUNNING, 1)
+
+
+def test_a_stop_that_was_published_is_carried_out_by_whoever_leads_next() -> None:
+    core = running(GRAPH)
+    core.savepoint(stop=True)
+    core.make_ready(1)
+    core.store[1] = core.state.chain.queue[0]
+    core.tell(e.LeadershipLost(ME))
+    core.lead(OTHER)
+    core.read()
+    given = core.create()
+    assert only(o.StartTask, given) == []
+    assert (core.state.phase, core.state.ending) == (Phase.CLOSING, Ending.STOPPED)
+
+
+def test_a_process_that_was_overtaken_while_it_restarted_does_not_fence_the_leader() -> None:
+    core = running(GRAPH)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.store[1] = fence(1, 2, 9, leader=OTHER)
+    assert only(o.CreateRecord, core.read()) == []
+    assert core.state.phase is Phase.DEPOSED
+
+
+def test_a_task_that_had_finished_before_is_not_asked_for_its_snapshot_again() -> None:
+    graph = line("a", "b")
+    before = completed(graph, 1, 4)
+    finished = evolve(before.tasks[0], finished=True)
+    core = Core(graph)
+    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: evolve(before, tasks=(finished, before.tasks[1]))}
+    core.lead()
+    core.read()
+    core.create()
+    core.start_all()
+    assert [one.task for one in only(o.TakeSnapshot, core.ask())] == ["b"]
+    published = only(o.CreateRecord, core.make_ready(core.state.pending[0].id))[0].record
+    assert isinstance(published, CompletedCheckpoint)
+    assert published.tasks[0] == finished, "it keeps the generation that wrote it"
+    assert published.tasks[1].generation == 2
+
+
+def test_a_sweep_leaves_what_a_checkpoint_under_way_names_or_may_be_about_to_name() -> None:
+    core = running(GRAPH, concurrent_max=2)
+    late = StoredFile("late", Generation(1), TaskId("a"), Batch(0))
+    for number in (1, 2):
+        core.tell(core.committed("a", number))
+        core.ask()
+        core.complete(number)
+    assert only(o.DeleteFiles, core.tell(e.FilesListed(Generation(1), (late,))))[0].files == (), "suspected only"
+    core.tell(e.FilesDeleted(Generation(1), (ONE,)))
+    core.tell(core.committed("a", 3))
+    core.ask()
+    core.complete(3)
+    core.ask()
+    core.tell(evolve(core.acked("a", 4), files=("late",)))
+    assert only(o.DeleteFiles, core.tell(e.FilesListed(Generation(1), (late,))))[0].files == (), "named by 4"
+
+
+def test_nothing_is_swept_while_somebody_else_may_lead() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.complete(1)
+    core.tell(e.HoldAsked(RequestId("h"), ONE), e.HoldSet(ME, ONE, held=True))
+    core.ask()
+    core.complete(2)
+    core.tell(e.HoldAsked(RequestId("x"), ONE, held=False))
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    assert core.state.phase is Phase.READING
+    assert only(o.ListFiles, core.tell(e.HoldSet(ME, ONE, held=False))) == []
+
+
+def test_a_hold_that_was_confirmed_survives_a_read_that_is_older() -> None:
+    core = running(GRAPH)
+    core.ask()
+    core.complete(1)
+    core.tell(e.HoldAsked(RequestId("h"), ONE), e.HoldSet(ME, ONE, held=True))
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.held = ()
+    core.read()
+    core.create()
+    assert core.state.held == (1,)

@@ -14,7 +14,7 @@ from headgate.core.coordinator import REQUESTS_MAX
 from headgate.core.errors import ProtocolError
 from headgate.core.events import HoldAsked
 from headgate.core.evolve import evolve
-from headgate.core.ids import Batch, ChannelId, CheckpointId, RequestId, SinkId, TaskId
+from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, RequestId, SinkId, TaskId
 from headgate.core.records import Boundary, Kind, Record, Transaction
 from headgate.core.settings import Mode, Settings
 from headgate.core.state import STORY_MAX, Acknowledgement, Cut, JobState, PendingCheckpoint, Phase, Request
@@ -44,7 +44,7 @@ def links(recorded: int, last: int, *queue: Record) -> Chain:
     return Chain(recorded=CheckpointId(recorded), queue=queue, last=CheckpointId(last))
 
 
-EARLIER = under_way(5, {A: cut(8), B: cut(6, 8)}, acknowledged={A: Acknowledgement(("f",))})
+EARLIER = under_way(5, {A: cut(8), B: cut(6, 8)}, acknowledged={A: Acknowledgement(("f",), Generation(1))})
 LATER = under_way(6, {A: cut(9)})
 BUSY = Settings(concurrent_max=3)
 
@@ -164,7 +164,7 @@ BROKEN: list[tuple[str, JobState]] = [
     ),
     (
         "b acknowledged checkpoint 5 without having been cut",
-        healthy(pending=(under_way(5, {A: cut(8)}, acknowledged={B: Acknowledgement(())}),)),
+        healthy(pending=(under_way(5, {A: cut(8)}, acknowledged={B: Acknowledgement((), Generation(1))}),)),
     ),
     ("savepoint 5 is unaligned", healthy(pending=(evolve(EARLIER, kind=Kind.SAVEPOINT, unaligned=True),))),
     ("checkpoints 6 and 5 are out of order", healthy(pending=(under_way(6), under_way(5)))),

@@ -133,7 +133,12 @@ def test_two_operators_may_swap_their_names() -> None:
 
 def test_an_operator_that_the_checkpoint_does_not_have_cannot_be_renamed() -> None:
     with pytest.raises(NotRestorable, match=r"^operator z cannot be renamed: checkpoint 1 does not have it$"):
-        plan(GRAPH, completed(GRAPH, 1), restore=renamed(("z", "a-op")))
+        plan(GRAPH, completed(GRAPH, 1), restore=renamed(("z", "y")))
+
+
+def test_an_operator_that_has_its_new_name_already_may_be_renamed_again() -> None:
+    restored = plan(GRAPH, completed(GRAPH, 1), restore=renamed(("old", "a-op")))
+    assert restored == plan(GRAPH, completed(GRAPH, 1))
 
 
 @pytest.mark.parametrize(

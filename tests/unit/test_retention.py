@@ -34,7 +34,9 @@ def file(owner: str, batch: int, generation: int = 1, name: str = "") -> StoredF
 def swept(
     files: list[StoredFile], *checkpoints: CompletedCheckpoint, generation: int = 1, live: bool = True
 ) -> list[str]:
-    plan = retention.sweep(tuple(files), checkpoints, Generation(generation), live=live)
+    """What goes once an earlier sweep has suspected it."""
+    suspects = frozenset(retention.sweep(tuple(files), checkpoints, Generation(generation), live=live).suspects)
+    plan = retention.sweep(tuple(files), checkpoints, Generation(generation), live=live, suspects=suspects)
     assert plan.kept == len(files) - len(plan.files)
     return list(plan.files)
 
@@ -102,3 +104,20 @@ def test_the_newest_of_several_checkpoints_decides_what_is_old() -> None:
     older, newer = completed(GRAPH, 1, batch=3), completed(GRAPH, 2, batch=6)
     files = [file("a", batch) for batch in (2, 3, 4, 5, 6, 7)]
     assert swept(files, older, newer) == ["a/2", "a/4", "a/5"]
+
+
+def test_a_live_file_that_nobody_names_is_suspected_first_and_goes_with_a_later_sweep() -> None:
+    checkpoint = completed(GRAPH, 1, batch=5)
+    old = (file("a", 4, name="old"),)
+    first = retention.sweep(old, (checkpoint,), Generation(1), live=True)
+    assert (first.files, first.suspects) == ((), ("old",))
+    second = retention.sweep(old, (checkpoint,), Generation(1), live=True, suspects=frozenset(first.suspects))
+    assert (second.files, second.suspects) == (("old",), ())
+
+
+def test_what_a_checkpoint_under_way_names_stays() -> None:
+    checkpoint = completed(GRAPH, 1, batch=5)
+    old = (file("a", 4, name="old"),)
+    suspects = named = frozenset({"old"})
+    plan = retention.sweep(old, (checkpoint,), Generation(1), live=True, named_elsewhere=named, suspects=suspects)
+    assert (plan.files, plan.suspects) == ((), ())
