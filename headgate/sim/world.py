@@ -5,7 +5,7 @@ ends when the job does, or when something happened that must not.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 
@@ -15,24 +15,20 @@ from headgate.core.errors import CoreError
 from headgate.core.events import (
     BatchCommitted,
     BatchEntered,
-    CancelAsked,
-    CheckpointAsked,
     Event,
-    HoldAsked,
     LeadershipLost,
     LeadershipWon,
     OutputsWritten,
-    SavepointAsked,
     Ticked,
 )
-from headgate.core.graph import Graph, Operator
-from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, RequestId
+from headgate.core.graph import Graph
+from headgate.core.ids import LeaderId, OperatorUid, RequestId
 from headgate.core.job import step
 from headgate.core.records import Ending, Restore
-from headgate.core.restart import Failure, FailureClass
 from headgate.core.state import AT_REST, JobState, Phase
 from headgate.sim.checker import Checker, Shape
 from headgate.sim.disk import Disk
+from headgate.sim.faults import FAULTS
 from headgate.sim.perform import HANDLERS
 from headgate.sim.plan import CALM_MS, TROUBLE_MS, Fault, Plan
 from headgate.sim.query import Query
@@ -177,7 +173,7 @@ class World:
         self.renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
         self.processes: list[Process] = []
         self.official: Process | None = None
-        self._electing = False
+        self.electing = False
         self._requests = 0
 
     # -- time and messages ---------------------------------------------------------------------------------------------
@@ -246,7 +242,7 @@ class World:
 
     def elect(self, *, again: bool = False) -> None:
         """Let a new process lead: a user starts the job ``again``, or it takes over. Who led before may not know."""
-        self._electing = False
+        self.electing = False
         process = Process(self, f"L{len(self.processes)}", self.graph)
         self.processes.append(process)
         self.official = process
@@ -255,13 +251,13 @@ class World:
     def supervise(self) -> None:
         """See whether the job has come to its end, or needs a new leader."""
         process = self.official
-        if process is None or self.over or self._electing:
+        if process is None or self.over or self.electing:
             return
         phase, ending = process.state.phase, process.state.ending
         if phase is Phase.CLOSED and ending in (Ending.FINISHED, Ending.CANCELLED):
             self._end(process, ending)
         elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:
-            self._electing = True
+            self.electing = True
             self.at(ELECTION_MS, self._elect_later, phase is Phase.CLOSED)
 
     def _elect_later(self, again: bool) -> None:  # noqa: FBT001 - the queue passes plain arguments
@@ -296,7 +292,7 @@ class World:
     def _strike(self, fault: Fault) -> None:
         if self.log is not None:
             self.log.append(f"{self.now:>6} FAULT {fault}")
-        _FAULTS[fault.kind](self, fault)
+        FAULTS[fault.kind](self, fault)
 
     def _calm(self) -> None:
         """From here on nothing goes wrong any more, and nobody believes what is not so."""
@@ -306,153 +302,25 @@ class World:
         for sink in self.sinks.values():
             sink.failing_commits = sink.failing_seals = 0
         for name in list(self.slow):
-            self._slow(name, 1)
+            self.slow_down(name, 1)
         for process in self.processes:
             if process is not self.official:
                 process.take(LeadershipLost(LeaderId(process.name)))
         self.supervise()
 
-    def _slow(self, task: str, factor: int) -> None:
+    def slow_down(self, task: str, factor: int) -> None:
+        """A task takes so many times as long for everything."""
         self.slow[task] = factor
         for process in self.processes:
             if task in process.queries:
                 process.queries[task].slow = factor
 
-    def fail_task(self, fault: Fault, kind: FailureClass) -> None:
-        """A query of the leader dies."""
-        query = self.official.queries.get(fault.target) if self.official else None
-        if query is not None and query.alive:
-            self.crashes += 1
-            query.kill(Failure(kind, fault.kind))
-
-    def crash_executor(self, fault: Fault) -> None:
-        """An executor dies under some of the queries."""
-        for task in self.graph.tasks:
-            if self.rng.random() < 0.6:
-                self.fail_task(replace(fault, target=str(task.id)), FailureClass.LOST_EXECUTOR)
-
-    def crash_leader(self, _: Fault) -> None:
-        """The leader's process dies."""
-        if self.official is not None:
-            self.crash(self.official)
-
-    def crash_at_effect(self, fault: Fault) -> None:
-        """The leader dies just before, or just after, one of the orders it is about to carry out."""
-        if fault.lasting_ms % 2:
-            self.crash_before = self.effects + fault.amount
-        else:
-            self.crash_after = self.effects + fault.amount
-
-    def usurp(self, fault: Fault) -> None:
-        """Another process is made leader while this one still believes it leads; it hears of it later, or never."""
-        before = self.official
-        if before is None or self._electing:
-            return
-        self.elect()
-        if fault.amount % 2:
-            self.at(fault.lasting_ms, before.take, LeadershipLost(LeaderId(before.name)))
-
-    def cancel_and_usurp(self, fault: Fault) -> None:
-        """A user cancels at one process while another is being made leader."""
-        before = self.official
-        if before is not None and before.alive and not self._electing:
-            before.take(CancelAsked(self._request(before)))
-            if not self.over:
-                self.at(fault.lasting_ms // 20, self.elect)
-
-    def storm(self, fault: Fault) -> None:
-        """Messages are lost, late, doubled and overtaken for a while."""
-        self.weather = fault.amount
-        self.at(fault.lasting_ms, self._clear, "weather")
-
-    def store_trouble(self, fault: Fault) -> None:
-        """Writes to the store go wrong for a while."""
-        self.store.trouble = min(4, fault.amount)
-        self.at(fault.lasting_ms, self._clear, "store")
-
-    def _clear(self, what: str) -> None:
-        if what == "weather":
-            self.weather = 0
-        else:
-            self.store.trouble = 0
-
-    def slow_task(self, fault: Fault) -> None:
-        """A task is slow for a while."""
-        self._slow(fault.target, fault.amount)
-        self.at(fault.lasting_ms, self._slow, fault.target, 1)
-
-    def commit_trouble(self, fault: Fault) -> None:
-        """The next commits of a sink fail, or seem to."""
-        self.sinks[fault.target].failing_commits += fault.amount
-
-    def seal_trouble(self, fault: Fault) -> None:
-        """The next seals of a sink fail."""
-        self.sinks[fault.target].failing_seals += fault.amount
-
-    def decline(self, fault: Fault) -> None:
-        """A task declines the next snapshots."""
-        self.declines[fault.target] = fault.amount
-
-    def ask(self, fault: Fault) -> None:
-        """A user asks for something."""
-        if self.official is None or not self.official.alive:
-            return
-        request = self._request(self.official)
-        completed = self.official.state.completed
-        some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
-        asked: dict[str, Event] = {
-            "ask-checkpoint": CheckpointAsked(request),
-            "ask-savepoint": SavepointAsked(request),
-            "ask-stop": SavepointAsked(request, stop=True),
-            "ask-cancel": CancelAsked(request),
-            "ask-hold": HoldAsked(request, some),
-            "ask-release": HoldAsked(request, some, held=False),
-        }
-        self.official.take(asked[fault.kind])
-
-    def _request(self, process: Process) -> RequestId:
+    def request(self, process: Process) -> RequestId:
+        """A user is about to ask a process for something."""
         self._requests += 1
         request = RequestId(f"r{self._requests}")
         self.checker.asked(str(request), process.name)
         return request
-
-    def change_job(self, fault: Fault) -> None:
-        """The next leader comes with a changed job: one operator renamed, one task rescaled."""
-        victim = fault.amount % len(self.graph.tasks)
-        task = self.graph.tasks[victim]
-        if any(operator.uid in pair for pair in self.renamed for operator in task.operators):
-            return
-        fresh = OperatorUid(f"{task.operators[0].uid}x")
-        changed = replace(task, operators=(Operator(fresh, stateful=True),), partitions=task.partitions % 4 + 1)
-        tasks = tuple(changed if other.id == task.id else other for other in self.graph.tasks)
-        self.graph = Graph(tasks, self.graph.channels)
-        self.renamed = (*self.renamed, (task.operators[0].uid, fresh))
-        self.crash_leader(fault)
-
-
-_FAULTS: dict[str, Callable[[World, Fault], None]] = {
-    "crash-task": lambda world, fault: world.fail_task(fault, FailureClass.EXTERNAL),
-    "fail-user": lambda world, fault: world.fail_task(fault, FailureClass.USER),
-    "fail-internal": lambda world, fault: world.fail_task(fault, FailureClass.INTERNAL),
-    "crash-executor": World.crash_executor,
-    "crash-leader": World.crash_leader,
-    "crash-at-effect": World.crash_at_effect,
-    "usurp": World.usurp,
-    "cancel-and-usurp": World.cancel_and_usurp,
-    "weather": World.storm,
-    "store-trouble": World.store_trouble,
-    "slow-task": World.slow_task,
-    "commit-trouble": World.commit_trouble,
-    "seal-trouble": World.seal_trouble,
-    "decline": World.decline,
-    "ask-checkpoint": World.ask,
-    "ask-savepoint": World.ask,
-    "ask-stop": World.ask,
-    "ask-cancel": World.ask,
-    "ask-hold": World.ask,
-    "ask-release": World.ask,
-    "change-job": World.change_job,
-}
 
 
 def _shape(plan: Plan) -> Shape:

@@ -1,0 +1,163 @@
+"""What befalls a world: how each kind of fault is carried out.
+
+One rule: a fault does something to the world, never to the core's state. What users ask for counts as a fault, too:
+it comes when it comes.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, LeadershipLost, SavepointAsked
+from headgate.core.graph import Graph, Operator
+from headgate.core.ids import CheckpointId, LeaderId, OperatorUid
+from headgate.core.restart import Failure, FailureClass
+from headgate.sim.plan import Fault
+
+if TYPE_CHECKING:
+    from headgate.sim.world import World
+
+
+def fail_task(world: "World", fault: Fault, kind: FailureClass) -> None:
+    """A query of the leader dies."""
+    query = world.official.queries.get(fault.target) if world.official else None
+    if query is not None and query.alive:
+        world.crashes += 1
+        query.kill(Failure(kind, fault.kind))
+
+
+def crash_executor(world: "World", fault: Fault) -> None:
+    """An executor dies under some of the queries."""
+    for task in world.graph.tasks:
+        if world.rng.random() < 0.6:
+            fail_task(world, replace(fault, target=str(task.id)), FailureClass.LOST_EXECUTOR)
+
+
+def crash_leader(world: "World", _: Fault) -> None:
+    """The leader's process dies."""
+    if world.official is not None:
+        world.crash(world.official)
+
+
+def crash_at_effect(world: "World", fault: Fault) -> None:
+    """The leader dies just before, or just after, one of the orders it is about to carry out."""
+    if fault.lasting_ms % 2:
+        world.crash_before = world.effects + fault.amount
+    else:
+        world.crash_after = world.effects + fault.amount
+
+
+def usurp(world: "World", fault: Fault) -> None:
+    """Another process is made leader while this one still believes it leads; it hears of it later, or never."""
+    before = world.official
+    if before is None or world.electing:
+        return
+    world.elect()
+    if fault.amount % 2:
+        world.at(fault.lasting_ms, before.take, LeadershipLost(LeaderId(before.name)))
+
+
+def cancel_and_usurp(world: "World", fault: Fault) -> None:
+    """A user cancels at one process while another is being made leader."""
+    before = world.official
+    if before is not None and before.alive and not world.electing:
+        before.take(CancelAsked(world.request(before)))
+        if not world.over:
+            world.at(fault.lasting_ms // 20, world.elect)
+
+
+def storm(world: "World", fault: Fault) -> None:
+    """Messages are lost, late, doubled and overtaken for a while."""
+    world.weather = fault.amount
+    world.at(fault.lasting_ms, _clear, world, "weather")
+
+
+def store_trouble(world: "World", fault: Fault) -> None:
+    """Writes to the store go wrong for a while."""
+    world.store.trouble = min(4, fault.amount)
+    world.at(fault.lasting_ms, _clear, world, "store")
+
+
+def _clear(world: "World", what: str) -> None:
+    if what == "weather":
+        world.weather = 0
+    else:
+        world.store.trouble = 0
+
+
+def slow_task(world: "World", fault: Fault) -> None:
+    """A task is slow for a while."""
+    world.slow_down(fault.target, fault.amount)
+    world.at(fault.lasting_ms, world.slow_down, fault.target, 1)
+
+
+def commit_trouble(world: "World", fault: Fault) -> None:
+    """The next commits of a sink fail, or seem to."""
+    world.sinks[fault.target].failing_commits += fault.amount
+
+
+def seal_trouble(world: "World", fault: Fault) -> None:
+    """The next seals of a sink fail."""
+    world.sinks[fault.target].failing_seals += fault.amount
+
+
+def decline(world: "World", fault: Fault) -> None:
+    """A task declines the next snapshots."""
+    world.declines[fault.target] = fault.amount
+
+
+def ask(world: "World", fault: Fault) -> None:
+    """A user asks for something."""
+    if world.official is None or not world.official.alive:
+        return
+    request = world.request(world.official)
+    completed = world.official.state.completed
+    some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
+    asked: dict[str, Event] = {
+        "ask-checkpoint": CheckpointAsked(request),
+        "ask-savepoint": SavepointAsked(request),
+        "ask-stop": SavepointAsked(request, stop=True),
+        "ask-cancel": CancelAsked(request),
+        "ask-hold": HoldAsked(request, some),
+        "ask-release": HoldAsked(request, some, held=False),
+    }
+    world.official.take(asked[fault.kind])
+
+
+def change_job(world: "World", fault: Fault) -> None:
+    """The next leader comes with a changed job: one operator renamed, one task rescaled."""
+    victim = fault.amount % len(world.graph.tasks)
+    task = world.graph.tasks[victim]
+    if any(operator.uid in pair for pair in world.renamed for operator in task.operators):
+        return
+    fresh = OperatorUid(f"{task.operators[0].uid}x")
+    changed = replace(task, operators=(Operator(fresh, stateful=True),), partitions=task.partitions % 4 + 1)
+    tasks = tuple(changed if other.id == task.id else other for other in world.graph.tasks)
+    world.graph = Graph(tasks, world.graph.channels)
+    world.renamed = (*world.renamed, (task.operators[0].uid, fresh))
+    crash_leader(world, fault)
+
+
+FAULTS: dict[str, Callable[["World", Fault], None]] = {
+    "crash-task": lambda world, fault: fail_task(world, fault, FailureClass.EXTERNAL),
+    "fail-user": lambda world, fault: fail_task(world, fault, FailureClass.USER),
+    "fail-internal": lambda world, fault: fail_task(world, fault, FailureClass.INTERNAL),
+    "crash-executor": crash_executor,
+    "crash-leader": crash_leader,
+    "crash-at-effect": crash_at_effect,
+    "usurp": usurp,
+    "cancel-and-usurp": cancel_and_usurp,
+    "weather": storm,
+    "store-trouble": store_trouble,
+    "slow-task": slow_task,
+    "commit-trouble": commit_trouble,
+    "seal-trouble": seal_trouble,
+    "decline": decline,
+    "ask-checkpoint": ask,
+    "ask-savepoint": ask,
+    "ask-stop": ask,
+    "ask-cancel": ask,
+    "ask-hold": ask,
+    "ask-release": ask,
+    "change-job": change_job,
+}
