@@ -198,7 +198,7 @@ def _settle_doubts(turn: Turn, before: JobState) -> bool:
     """Tell who asked for a checkpoint that was ready when the job restarted. True if the job was to stop after it."""
     landed = {(record.id, record.generation) for record in before.completed}
     last = before.records[-1] if before.records else None
-    stop = isinstance(last, CompletedCheckpoint) and last.stop
+    stop = isinstance(last, CompletedCheckpoint) and last.stop and not before.restore.again
     for record in before.in_doubt:
         there = (record.id, record.generation) in landed
         if record.request is not None and not (there and record.kind is Kind.SAVEPOINT):

@@ -236,6 +236,18 @@ def test_a_stop_that_was_published_is_carried_out_by_whoever_leads_next() -> Non
     assert (core.state.phase, core.state.ending) == (Phase.CLOSING, Ending.STOPPED)
 
 
+def test_a_user_who_starts_a_job_again_that_was_to_stop_gets_it_started() -> None:
+    core = running(GRAPH)
+    core.savepoint(stop=True)
+    core.make_ready(1)
+    core.store[1] = core.state.chain.queue[0]
+    core.tell(e.LeadershipLost(ME))
+    core.lead(OTHER, restore=Restore(again=True))
+    core.read()
+    assert only(o.StartTask, core.create())
+    assert core.state.phase is Phase.RUNNING
+
+
 def test_a_process_that_was_overtaken_while_it_restarted_does_not_fence_the_leader() -> None:
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
