@@ -105,6 +105,14 @@ def boundary(graph: Graph, name: str, batch: int) -> Boundary:
     return Boundary(Batch(batch), (Batch(batch),) * len(graph.inputs[TaskId(name)]))
 
 
+def standing(graph: Graph, name: TaskId, batch: int) -> TaskState:
+    """A task that is up, with ``batch`` committed and no other in the hook."""
+    at = Batch(batch)
+    return TaskState(
+        run=Run(1), started=True, boundary=boundary(graph, name, batch), entered=at, admitted=at, written=at
+    )
+
+
 def running(graph: Graph, batch: int = NO_BATCH, settings: Settings | None = None, **changes: Any) -> JobState:
     """Alice's job in its first generation, right after its fence at 0: every task is up and stands at ``batch``."""
     state = JobState(
@@ -115,7 +123,7 @@ def running(graph: Graph, batch: int = NO_BATCH, settings: Settings | None = Non
         generation=Generation(1),
         chain=Chain(recorded=CheckpointId(0), last=CheckpointId(0)),
         next_id=CheckpointId(1),
-        tasks={t.id: TaskState(run=Run(1), started=True, boundary=boundary(graph, t.id, batch)) for t in graph.tasks},
+        tasks={t.id: standing(graph, t.id, batch) for t in graph.tasks},
         gates={c.id: Batch(batch) for c in graph.channels},
         sinks={sink: SinkState(sealed_through=Batch(batch)) for sink in graph.owner},
     )

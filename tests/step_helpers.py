@@ -26,6 +26,7 @@ E = TypeVar("E", bound=Effect)
 ANSWERED = (
     o.StartTask,
     o.StopTask,
+    o.AdmitBatch,
     o.OpenGate,
     o.TakeSnapshot,
     o.SealSink,
@@ -101,6 +102,9 @@ class Core:
 
     def started(self, task: str, batch: int | None = None, *positions: int) -> e.TaskStarted:
         return e.TaskStarted(*self.whose(task), self.stands(task, batch, positions))
+
+    def entered(self, task: str, batch: int, *positions: int) -> e.BatchEntered:
+        return e.BatchEntered(*self.whose(task), self.stands(task, batch, positions))
 
     def committed(self, task: str, batch: int, *positions: int) -> e.BatchCommitted:
         return e.BatchCommitted(*self.whose(task), self.stands(task, batch, positions))
@@ -221,6 +225,11 @@ def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) 
             return state.phase is Phase.READING
         case o.OpenGate(_, channel, through):
             return through < state.gates[channel] or state.phase is not Phase.RUNNING
+        case o.AdmitBatch(_, task, run, batch):
+            stands = state.tasks[task]
+            return (
+                state.phase is not Phase.RUNNING or stands.run > run or stands.boundary.batch >= batch or stands.ended
+            )
         case o.TakeSnapshot(checkpoint=checkpoint):
             return checkpoint in given_up
         case o.SealSink():

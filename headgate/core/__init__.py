@@ -17,6 +17,7 @@ Reading order, which is also the order in which a checkpoint meets the rules:
 ``trigger``                when a checkpoint starts
 ``coordinator``            who has acknowledged it, when it is ready, when it is given up
 ``alignment``              where one task's snapshot lies, and how far its gates are open
+``backpressure``           how far a task may run ahead of its readers
 ``commit, sinks``          one sink's transactions: seal, commit, abort
 ``chain, publication``     the records that make a checkpoint complete
 ``recovery``               which checkpoint a job returns to, and how

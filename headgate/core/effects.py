@@ -78,6 +78,16 @@ class AskTask:
 
 
 @dataclass(frozen=True)
+class AdmitBatch:
+    """Let a batch that waits in the hook write its outputs."""
+
+    generation: Generation
+    task: TaskId
+    run: Run
+    batch: Batch
+
+
+@dataclass(frozen=True)
 class OpenGate:
     """Let a channel's reader go up to and with this upstream batch. A gate is never lowered."""
 
@@ -236,6 +246,7 @@ Effect = (
     StartTask
     | StopTask
     | AskTask
+    | AdmitBatch
     | OpenGate
     | TakeSnapshot
     | AnswerAck

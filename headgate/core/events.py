@@ -49,7 +49,7 @@ class TaskEnded(TaskFact):
 
 @dataclass(frozen=True)
 class BatchEntered(TaskFact):
-    """A batch is in the hook. It will consume each input channel through ``boundary.positions``."""
+    """A batch is in the hook, and waits there for ``AdmitBatch``. It will consume through ``boundary.positions``."""
 
     boundary: Boundary
 
@@ -75,9 +75,13 @@ class SourceEnded(TaskFact):
 
 @dataclass(frozen=True)
 class Reported(TaskFact):
-    """Where a run stands, because it was asked. ``failure`` if it is dead, ``ended`` if it stopped in good order."""
+    """Where a run stands, because it was asked. ``failure`` if it is dead, ``ended`` if it stopped in good order.
+
+    ``entered`` is the batch that is in the hook, if there is one.
+    """
 
     boundary: Boundary
+    entered: Batch | None = None
     source_ended: bool = False
     ended: bool = False
     failure: Failure | None = None

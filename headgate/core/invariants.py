@@ -30,6 +30,7 @@ def violations(state: JobState) -> Iterator[str]:
     yield from _of_bounds(state)
     yield from _of_chain(state)
     yield from _of_channels(state)
+    yield from _of_batches(state)
     for pending in state.pending:
         yield from _of_checkpoint(state, pending)
     yield from _of_order(state)
@@ -74,6 +75,12 @@ def _of_channels(state: JobState) -> Iterator[str]:
             committed = state.tasks[channel.upstream].boundary.batch
             if not NO_BATCH <= consumed <= gate <= committed:
                 yield f"channel {channel.id}: consumed {consumed}, gate {gate}, committed {committed}"
+
+
+def _of_batches(state: JobState) -> Iterator[str]:
+    for name, task in state.tasks.items():
+        if not task.boundary.batch <= task.admitted <= task.entered:
+            yield f"{name} has committed {task.boundary.batch}, admitted {task.admitted} and entered {task.entered}"
 
 
 def _of_checkpoint(state: JobState, pending: PendingCheckpoint) -> Iterator[str]:

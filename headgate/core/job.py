@@ -56,7 +56,7 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
     match event:
         case BatchEntered() | OutputsWritten():
             tasks.told(turn, event)
-            return turn.state, ()
+            return turn.state, tuple(turn.effects)
         case BatchCommitted() | TaskStarted() | TaskFailed() | TaskEnded() | SourceEnded() | Reported():
             tasks.told(turn, event)
         case Ticked(now_ms):

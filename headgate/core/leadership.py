@@ -215,6 +215,7 @@ def _first_run(start: StartTask) -> TaskState:
         run=start.run,
         boundary=Boundary(batch, start.positions),
         entered=batch,
+        admitted=batch,
         written=batch,
         ended=start.snapshot is not None and start.snapshot.finished,
     )

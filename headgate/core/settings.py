@@ -34,6 +34,8 @@ class Settings:
     """Barriers overtake data: snapshots are taken at once, with the data in flight."""
     alignment_timeout_ms: int | None = None
     """An aligned checkpoint that is not aligned everywhere after so long goes on unaligned."""
+    lag_max: int | None = None
+    """A task runs at most so many batches ahead of its slowest reader, and then waits. None: as far as it likes."""
     retained: int = 1
     """So many completed checkpoints are kept. Savepoints and held ones do not count."""
     retain_on_cancellation: bool = False
@@ -69,6 +71,7 @@ _LEAST = {
     "concurrent_max": 1,
     "tolerable_failures": 0,
     "alignment_timeout_ms": 0,
+    "lag_max": 1,
     "retained": 1,
     "resend_ms": 1,
     "commit_retry_ms": 1,

@@ -76,6 +76,8 @@ class TaskState:
     """The last committed batch."""
     entered: Batch = NO_BATCH
     """The last batch that went into the hook."""
+    admitted: Batch = NO_BATCH
+    """The last batch that was let go on from there."""
     written: Batch = NO_BATCH
     """The last batch whose outputs are written."""
     source_ended: bool = False

@@ -6,7 +6,7 @@ boundary. A boundary only ever moves forward, and never past a gate.
 
 from typing import assert_never
 
-from headgate.core import alignment, closing, coordinator, leadership, restart as restarts
+from headgate.core import alignment, backpressure, closing, coordinator, leadership, restart as restarts
 from headgate.core.effects import AbortAttempts, Outcome, StartTask, StopTask, Tell
 from headgate.core.events import (
     AnyTaskFact,
@@ -20,7 +20,7 @@ from headgate.core.events import (
     TaskStarted,
 )
 from headgate.core.evolve import evolve
-from headgate.core.ids import Run, TaskId
+from headgate.core.ids import Batch, Run, TaskId
 from headgate.core.records import Boundary, Ending
 from headgate.core.restart import Failure, FailureClass, GiveUp, Level, Restart
 from headgate.core.settings import Mode
@@ -35,12 +35,11 @@ def told(turn: Turn, fact: AnyTaskFact) -> None:
     task = state.tasks.get(fact.task)
     if task is None:
         raise turn.impossible(f"a fact about task {fact.task}, which the job does not have")
-    if fact.run != task.run or task.ended:
+    if fact.run != task.run or task.ended or task.restart_at_ms is not None:
         return
     match fact:
         case BatchEntered(boundary=boundary):
-            if boundary.batch > task.entered:
-                turn.set_task(fact.task, evolve(task, entered=boundary.batch))
+            entered(turn, fact.task, boundary.batch)
         case OutputsWritten(batch=batch):
             if batch > task.written:
                 turn.set_task(fact.task, evolve(task, written=batch))
@@ -61,6 +60,14 @@ def told(turn: Turn, fact: AnyTaskFact) -> None:
             assert_never(fact)
 
 
+def entered(turn: Turn, name: TaskId, batch: Batch) -> None:
+    """A batch waits in the hook: let it go on if its readers are close enough behind."""
+    task = turn.state.tasks[name]
+    if batch > task.entered:
+        turn.set_task(name, evolve(task, entered=batch))
+        backpressure.admit(turn, name)
+
+
 def advance(turn: Turn, name: TaskId, boundary: Boundary) -> None:
     """A batch is committed: what it wrote may be read, and a checkpoint that waited for it may cut."""
     state = turn.state
@@ -70,10 +77,16 @@ def advance(turn: Turn, name: TaskId, boundary: Boundary) -> None:
     _check_positions(turn, name, boundary)
     batch = boundary.batch
     after = evolve(
-        task, boundary=boundary, entered=max(task.entered, batch), written=max(task.written, batch), fruitless=0
+        task,
+        boundary=boundary,
+        entered=max(task.entered, batch),
+        admitted=max(task.admitted, batch),
+        written=max(task.written, batch),
+        fruitless=0,
     )
     turn.set_task(name, after)
     coordinator.open_gates(turn, state.graph.outputs[name])
+    backpressure.admit_upstream(turn, name)
     if state.pending and alignment.could_cut(turn.state, name):
         coordinator.cut(turn)
     drain(turn, name)
@@ -96,7 +109,10 @@ def started(turn: Turn, name: TaskId, boundary: Boundary) -> None:
     task = turn.state.tasks[name]
     if task.started:
         return
-    turn.set_task(name, evolve(task, started=True, entered=max(boundary.batch, task.boundary.batch)))
+    batch = max(boundary.batch, task.boundary.batch)
+    turn.set_task(
+        name, evolve(task, started=True, entered=max(batch, task.entered), admitted=max(batch, task.admitted))
+    )
     if task.run > 1:
         for sink in turn.state.graph.by_id[name].sinks:
             turn.set_sink(sink, evolve(turn.state.sinks[sink], abort_run=task.run))
@@ -130,6 +146,8 @@ def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
                 task,
                 run=Run(task.run + 1),
                 started=False,
+                entered=task.boundary.batch,
+                admitted=task.boundary.batch,
                 draining=False,
                 restart_at_ms=state.now_ms + delay_ms,
                 fruitless=task.fruitless + 1,
@@ -219,6 +237,8 @@ def reported(turn: Turn, fact: Reported) -> None:
     """A task says all it has to say, because something may have been lost."""
     started(turn, fact.task, fact.boundary)
     advance(turn, fact.task, fact.boundary)
+    if fact.entered is not None:
+        entered(turn, fact.task, fact.entered)
     if fact.source_ended:
         turn.set_task(fact.task, evolve(turn.state.tasks[fact.task], source_ended=True))
         drain(turn, fact.task)

@@ -11,6 +11,7 @@ from headgate.core import alignment, coordinator, leadership, sinks, tasks
 from headgate.core.effects import (
     AbortAttempts,
     AbortStrangers,
+    AdmitBatch,
     AskTask,
     CommitTransaction,
     CopySavepoint,
@@ -126,6 +127,8 @@ def _of_tasks(state: JobState) -> Iterator[Effect]:
         if not task.started:
             yield tasks.start_order(state, name)
         yield AskTask(state.generation, name, task.run)
+        if task.admitted > task.boundary.batch:
+            yield AdmitBatch(state.generation, name, task.run, task.admitted)
         if task.draining:
             yield StopTask(state.generation, name, task.run, drain=True)
     for channel, through in state.gates.items():

@@ -29,6 +29,7 @@ class Shape:
 
     mode: str
     retained: int
+    lag_max: int | None
     aligned: bool
     """Whether every checkpoint is to be aligned. Savepoints always are."""
     channels: tuple[tuple[str, str, str], ...]
@@ -167,6 +168,17 @@ class Checker:
     def superseded(self, generation: int) -> bool:
         """Whether a later generation has begun."""
         return any(record.generation > generation for record in self.chain[-1:])
+
+    def runs_ahead(self, generation: int, task: str, batch: int) -> None:
+        """A task commits a batch. It may not be further ahead of any of its readers than the user allows."""
+        for name, upstream, downstream in self.shape.channels:
+            reader = self.scene.disk.works.get((generation, downstream))
+            if upstream != task or reader is None or self.shape.lag_max is None:
+                continue
+            inputs = [channel for channel, _, down in self.shape.channels if down == downstream]
+            behind = batch - reader.committed.positions[inputs.index(name)]
+            if behind > self.shape.lag_max:
+                self.scene.violation(f"{task} runs {behind} batches ahead of {downstream}")
 
     def commits(self, sink: str, generation: int, checkpoint: int) -> None:
         """A transaction is about to be committed, for the first time or again."""

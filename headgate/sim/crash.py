@@ -40,6 +40,7 @@ MEANING: dict[str, tuple[str, str]] = {
     ),
     "StopTask": ("the query dies with the process", "the query dies with the process"),
     "AskTask": ("nothing has happened", "nothing has happened"),
+    "AdmitBatch": ("the batch is run again", "the batch is run again, from the checkpoint"),
     "OpenGate": ("data waits behind the gate, and is read again from the checkpoint", "the same"),
     "TakeSnapshot": ("the checkpoint never completes", "the files may be named twice; the checkpoint never completes"),
     "AnswerAck": ("the checkpoint never completes", "the checkpoint never completes"),

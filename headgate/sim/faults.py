@@ -57,6 +57,13 @@ def usurp(world: "World", fault: Fault) -> None:
         world.at(fault.lasting_ms, before.take, LeadershipLost(LeaderId(before.name)))
 
 
+def usurp_slowly(world: "World", fault: Fault) -> None:
+    """Another process is made leader, and all that it writes to the store takes long to get there."""
+    if not world.electing:
+        world.elect()
+        world.processes[-1].write_delay_ms = fault.lasting_ms
+
+
 def cancel_and_usurp(world: "World", fault: Fault) -> None:
     """A user cancels at one process while another is being made leader."""
     before = world.official
@@ -146,6 +153,7 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "crash-leader": crash_leader,
     "crash-at-effect": crash_at_effect,
     "usurp": usurp,
+    "usurp-slowly": usurp_slowly,
     "cancel-and-usurp": cancel_and_usurp,
     "weather": storm,
     "store-trouble": store_trouble,

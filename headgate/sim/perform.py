@@ -108,6 +108,17 @@ def _ask_task(process: "Process", order: e.AskTask) -> None:
         process.tell(query.report())
 
 
+def admit_batch(process: "Process", order: e.AdmitBatch) -> None:
+    """Let a batch go on from the hook."""
+    process.world.message(_admit_batch, process, order)
+
+
+def _admit_batch(process: "Process", order: e.AdmitBatch) -> None:
+    query = process.queries.get(order.task)
+    if process.alive and query is not None and (query.generation, query.run) == (order.generation, order.run):
+        query.admit(order.batch)
+
+
 def open_gate(process: "Process", order: e.OpenGate) -> None:
     """Replace the small file that tells a reader how far it may go."""
     process.world.message(_open_gate, process, order)
@@ -244,7 +255,7 @@ def create_record(process: "Process", order: e.CreateRecord) -> None:
     def unclear(record: Record) -> None:
         process.tell(CreateUnclear(leader, record.generation, record.id, "the store did not answer"))
 
-    process.world.store.create(order.record, created, taken, unclear)
+    process.world.at(process.write_delay_ms, process.world.store.create, order.record, created, taken, unclear)
 
 
 def copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
@@ -321,7 +332,7 @@ def tell(process: "Process", order: e.Tell) -> None:
     """Say something to the user."""
     if order.request is not None:
         process.world.checker.answered(str(order.request))
-    elif order.outcome is e.Outcome.FAILED and order.checkpoint is None:
+    elif order.outcome is e.Outcome.FAILED and order.checkpoint is None and process.graph is process.world.graph:
         process.world.violation(f"a job that could go on was refused: {order.text}")
 
 
@@ -334,6 +345,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     e.StartTask: start_task,
     e.StopTask: stop_task,
     e.AskTask: ask_task,
+    e.AdmitBatch: admit_batch,
     e.OpenGate: open_gate,
     e.TakeSnapshot: take_snapshot,
     e.AnswerAck: nothing,

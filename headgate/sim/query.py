@@ -51,6 +51,7 @@ class Query:
         "told_end",
         "total",
         "up",
+        "waiting",
         "work",
     )
 
@@ -76,6 +77,7 @@ class Query:
         self.told_end = False
         self.failure: Failure | None = None
         self.slow = 1
+        self.waiting: Planned | None = None
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -127,6 +129,7 @@ class Query:
             TaskId(self.task),
             Run(self.run),
             self.boundary(),
+            entered=Batch(self.waiting.batch) if self.waiting is not None and self.alive else None,
             source_ended=self.total > 0 and self.work.committed.offset >= self.total,
             ended=self.ended,
             failure=self.failure,
@@ -181,8 +184,15 @@ class Query:
         if not self.alive:
             return
         boundary = Boundary(Batch(planned.batch), planned.positions)  # type: ignore[arg-type]
+        self.waiting = planned
         self.process.tell(BatchEntered(Generation(self.generation), TaskId(self.task), Run(self.run), boundary))
-        self.process.world.at(self._pace(10), self._write, planned)
+
+    def admit(self, batch: int) -> None:
+        """The batch that waits in the hook may write."""
+        planned = self.waiting
+        if planned is not None and planned.batch == batch:
+            self.waiting = None
+            self.process.world.at(self._pace(10), self._write, planned)
 
     def _write(self, planned: Planned) -> None:
         if not self.alive:
@@ -224,6 +234,7 @@ class Query:
         if not self.alive:
             return
         world = self.process.world
+        world.checker.runs_ahead(self.generation, self.task, image.batch)
         world.disk.commit(self.generation, self.task, self.outputs, image, rows)
         self.process.tell(
             BatchCommitted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 
 from headgate.sim.plan import Plan, draw
 from headgate.sim.world import Verdict, World
@@ -91,19 +92,12 @@ def _run_chunk(seeds: range, *, stop_at_first: bool) -> tuple[list[Verdict], flo
 
 
 def shrink(plan: Plan) -> Plan:
-    """The same world with the fewest faults that still break it: no single fault can be left out any more."""
-    faults = plan.faults
-    size = len(faults)
-    while size:
-        at = 0
-        while at < len(faults):
-            fewer = faults[:at] + faults[at + size :]
-            if run_one(plan.with_faults(fewer)).violations:
-                faults = fewer
-            else:
-                at += size
-        size //= 2
-    return plan.with_faults(faults)
+    """The same world with the fewest faults that still break it. There are few faults, so every choice is tried."""
+    for size in range(len(plan.faults)):
+        for faults in combinations(plan.faults, size):
+            if run_one(plan.with_faults(faults)).violations:
+                return plan.with_faults(faults)
+    return plan
 
 
 def cores() -> int:

@@ -37,8 +37,8 @@ from headgate.sim.store import Store
 
 CHECK_EVERY = 24
 """The invariants are checked after every so many steps of the core, and at the end."""
-WITHOUT_ORDERS = (BatchEntered, OutputsWritten)
-"""Facts that lead to no order and move no deadline. They are frequent, so nothing else is done about them."""
+WITHOUT_DEADLINES = (BatchEntered, OutputsWritten)
+"""Facts that move no deadline and end nothing. They are frequent, so nobody looks whether they did."""
 ELECTION_MS = 25
 
 
@@ -67,6 +67,7 @@ class Process:
         self.queries: dict[str, Query] = {}
         self.tick_at: int | None = None
         self.steps = 0
+        self.write_delay_ms = 0
 
     def tell(self, event: Event) -> None:
         """A fact is on its way to the core of this process."""
@@ -77,7 +78,7 @@ class Process:
         if not self.alive:
             return
         kind = type(event)
-        if kind in WITHOUT_ORDERS:
+        if kind in WITHOUT_DEADLINES:
             self._step(event)
             return
         if self.state.now_ms != self.world.now and kind is not BatchCommitted and kind is not Ticked:
@@ -304,6 +305,7 @@ class World:
         for name in list(self.slow):
             self.slow_down(name, 1)
         for process in self.processes:
+            process.write_delay_ms = 0
             if process is not self.official:
                 process.take(LeadershipLost(LeaderId(process.name)))
         self.supervise()
@@ -328,6 +330,7 @@ def _shape(plan: Plan) -> Shape:
     return Shape(
         mode=plan.settings.mode.value,
         retained=plan.settings.retained,
+        lag_max=plan.settings.lag_max,
         aligned=not plan.settings.unaligned and plan.settings.alignment_timeout_ms is None,
         channels=tuple((str(c.id), str(c.upstream), str(c.downstream)) for c in graph.channels),
         sinks=tuple((str(sink), str(task)) for sink, task in graph.owner.items()),

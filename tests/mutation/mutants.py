@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a fact of a dead run is accepted",
         "tasks.py",
-        "if fact.run != task.run or task.ended:",
+        "if fact.run != task.run or task.ended or task.restart_at_ms is not None:",
         "if task.ended:",
     ),
     Mutant(
@@ -234,12 +234,6 @@ MUTANTS = (
         "return StartTask(state.generation, name, run, in_place=True, skip=not skip)",
     ),
     Mutant(
-        "what the present run is writing is thrown away with what dead ones wrote",
-        "tasks.py",
-        "turn.order(AbortAttempts(turn.state.generation, sink, task.run))",
-        "turn.order(AbortAttempts(turn.state.generation, sink, task.run + 1))",
-    ),
-    Mutant(
         "a lost message is never healed",
         "timing.py",
         "        turn.effects.extend(unanswered(turn.state))\n",
@@ -268,5 +262,17 @@ MUTANTS = (
         "coordinator.py",
         "            generation=pending.acknowledged[task.id].generation,\n",
         "            generation=state.generation,\n",
+    ),
+    Mutant(
+        "a task may run one batch further ahead of its readers than the user allows",
+        "backpressure.py",
+        "boundary.positions[place] > limit:\n",
+        "boundary.positions[place] > limit + 1:\n",
+    ),
+    Mutant(
+        "who waits for a reader is not told when it has read on",
+        "backpressure.py",
+        "            admit(turn, channel.upstream)\n",
+        "            admit(turn, name)\n",
     ),
 )

@@ -94,7 +94,7 @@ class Rest:
                 failure = Failure(FAILURES[which % 4]) if badly else None
                 over = how == 1 and state.graph.by_id[name].has_source
                 return e.Reported(
-                    generation, name, run, state.tasks[name].boundary, over, ended=how < 3, failure=failure
+                    generation, name, run, state.tasks[name].boundary, None, over, ended=how < 3, failure=failure
                 )
             case o.TakeSnapshot(generation, checkpoint, name, batch):
                 if badly:

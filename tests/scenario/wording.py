@@ -10,6 +10,7 @@ from headgate.core.effects import (
     AbortAttempts,
     AbortSnapshot,
     AbortStrangers,
+    AdmitBatch,
     AnswerAck,
     AskTask,
     CommitTransaction,
@@ -38,6 +39,8 @@ def order(effect: Effect) -> str:
             return f"start {task} g{generation}#{run} {_how(effect)}"
         case StopTask(generation, task, run, drain):
             return f"stop {task} g{generation}#{run}" + (" once drained" if drain else "")
+        case AdmitBatch(generation, task, run, batch):
+            return f"admit batch {batch} of {task} g{generation}#{run}"
         case AskTask(generation, task, run):
             return f"ask {task} g{generation}#{run} where it stands"
         case OpenGate(_, channel, through):

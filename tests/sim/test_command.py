@@ -57,7 +57,7 @@ def test_a_wrong_option_gets_one_clear_line_and_exit_code_2(arguments: tuple[str
 
 
 def test_a_failing_world_is_shown_shrunk_saved_and_can_be_played_again(tmp_path: Path) -> None:
-    mutant = next(mutant for mutant in MUTANTS if mutant.name.startswith("the in-flight data is forgotten"))
+    mutant = next(mutant for mutant in MUTANTS if mutant.name.startswith("a failed commit is given up"))
     home = plant(mutant, tmp_path)
     (tmp_path / "kept").mkdir()
     result = simulate(home, "0:40", "--first", "--save", "kept")

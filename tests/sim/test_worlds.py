@@ -86,7 +86,7 @@ class Scene:
         self.disk = Disk()
         self.sinks = {"k0": SimSink("k0")}
         self.found: list[str] = []
-        shape = Shape(mode, 1, aligned=True, channels=(), sinks=(("k0", "t0"),), records={"t0": 2})
+        shape = Shape(mode, 1, None, aligned=True, channels=(), sinks=(("k0", "t0"),), records={"t0": 2})
         self.checker = Checker(self, shape)
 
     def violation(self, what: str) -> None:

@@ -3,7 +3,7 @@
 from headgate.core import effects as o, events as e
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId, TaskId
-from headgate.core.records import Boundary, Ending
+from headgate.core.records import Ending
 from headgate.core.restart import Failure, FailureClass, FixedDelay, NoRestart
 from headgate.core.state import Phase
 from tests.helpers import channel, line, task
@@ -14,9 +14,10 @@ ONE = Generation(1)
 A, B = TaskId("a"), TaskId("b")
 
 
-def test_what_entered_and_what_was_written_is_noted_and_orders_nothing() -> None:
+def test_what_entered_may_write_and_what_was_written_is_noted() -> None:
     core = running(GRAPH)
-    assert core.tell(e.BatchEntered(*core.whose("a"), Boundary(Batch(0)))) == []
+    assert core.tell(core.entered("a", 0)) == [o.AdmitBatch(ONE, A, Run(1), Batch(0))]
+    assert core.tell(core.entered("a", 0)) == [], "told twice"
     assert core.tell(e.OutputsWritten(*core.whose("a"), Batch(0))) == []
     stands = core.state.tasks[A]
     assert (stands.entered, stands.written, stands.boundary.batch) == (0, 0, -1)

@@ -71,6 +71,13 @@ def at(task: TaskId, boundary: Boundary, **changes: Any) -> JobState:
     return evolve(state, tasks={**state.tasks, task: evolve(state.tasks[task], boundary=boundary)})
 
 
+def batches(*, entered: int = 9, admitted: int = 9) -> JobState:
+    """The healthy state with another batch of the first task in the hook, or let go on from there."""
+    state = healthy()
+    other = evolve(state.tasks[A], entered=Batch(entered), admitted=Batch(admitted))
+    return evolve(state, tasks={**state.tasks, A: other})
+
+
 def with_sink(changed: SinkState) -> JobState:
     return healthy(sinks={OUT: changed})
 
@@ -94,6 +101,8 @@ HEALTHY: dict[str, JobState] = {
     ),
     "ids as far ahead as may be": healthy(next_id=CheckpointId(3 + IDS_AHEAD_MAX + 1)),
     "ids far ahead of a job that is over": healthy(phase=Phase.CLOSED, pending=(), next_id=CheckpointId(99)),
+    "a batch in the hook": batches(entered=10),
+    "a batch that writes": batches(entered=10, admitted=10),
     "a reader behind its gate": at(B, Boundary(Batch(9), (Batch(4),)), gates={AB: Batch(6)}),
     "a reader past the barrier, at least once": healthy(
         Settings(mode=Mode.AT_LEAST_ONCE), pending=(under_way(5, {A: cut(6), B: cut(9, 8)}),)
@@ -142,6 +151,8 @@ BROKEN: list[tuple[str, JobState]] = [
         healthy(completed=(completed(GRAPH, 2), completed(GRAPH, 2))),
     ),
     ("channel a>b: consumed -2, gate 9, committed 9", at(B, Boundary(Batch(9), (Batch(-2),)))),
+    ("a has committed 9, admitted 8 and entered 9", batches(admitted=8)),
+    ("a has committed 9, admitted 11 and entered 10", batches(entered=10, admitted=11)),
     ("channel a>b: consumed 9, gate 8, committed 9", healthy(pending=(), gates={AB: Batch(8)})),
     ("channel a>b: consumed 9, gate 10, committed 9", healthy(pending=(), gates={AB: Batch(10)})),
     ("checkpoint 5 cuts a at 10, which is not committed", healthy(pending=(under_way(5, {A: cut(10)}),))),

@@ -1,0 +1,40 @@
+"""How far a task may run ahead of its readers.
+
+One rule: a batch that has entered the hook may write once every reader of the task is at most ``lag_max`` batches
+behind it. Until then the hook waits, and with it the whole query. A checkpoint does not: a cut is of what is
+committed.
+
+It cannot lock up. A reader needs only what is committed to reach a barrier, and no barrier needs a batch that waits.
+"""
+
+from headgate.core.effects import AdmitBatch
+from headgate.core.evolve import evolve
+from headgate.core.ids import TaskId
+from headgate.core.state import JobState, Turn
+
+
+def admit(turn: Turn, name: TaskId) -> None:
+    """Let the batch that has entered go on, if it may and has not been told so."""
+    task = turn.state.tasks[name]
+    if task.entered > task.admitted and may_enter(turn.state, name):
+        turn.set_task(name, evolve(task, admitted=task.entered))
+        turn.order(AdmitBatch(turn.state.generation, name, task.run, task.entered))
+
+
+def may_enter(state: JobState, name: TaskId) -> bool:
+    """Whether every reader is close enough behind the batch that has entered."""
+    limit = state.settings.lag_max
+    if limit is None:
+        return True
+    for channel in state.graph.outputs[name]:
+        place = state.graph.inputs[channel.downstream].index(channel)
+        if state.tasks[name].entered - state.tasks[channel.downstream].boundary.positions[place] > limit:
+            return False
+    return True
+
+
+def admit_upstream(turn: Turn, name: TaskId) -> None:
+    """A task has read on: whoever waits for it may go on."""
+    if turn.state.settings.lag_max is not None:
+        for channel in turn.state.graph.inputs[name]:
+            admit(turn, channel.upstream)
