@@ -81,7 +81,11 @@ def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
     state = turn.state
     if fact.leader != state.leader or fact.checkpoint not in state.copying:
         return
-    turn.state = evolve(state, copying=tuple(other for other in state.copying if other != fact.checkpoint))
+    turn.state = evolve(
+        state,
+        copying=tuple(other for other in state.copying if other != fact.checkpoint),
+        in_doubt=tuple(record for record in state.in_doubt if record.id != fact.checkpoint),
+    )
     ours = (c.request for c in state.completed if c.id == fact.checkpoint and c.leader == state.leader)
     request = next(ours, None)
     turn.order(Tell(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))

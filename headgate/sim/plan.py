@@ -14,6 +14,8 @@ from headgate.core.settings import Mode, Settings
 
 TASKS_MAX = 6
 SINKS_MAX = 3
+SHALLOW_MAX = 2
+"""A job with more tasks than this gets a longer timeout: a barrier has a longer way to go."""
 FAULTS_MAX = 9
 TROUBLE_MS = 1_500
 """Faults fall into the first so many ms. After that the world is calm, and the job must come to its end."""
@@ -62,7 +64,7 @@ def draw(seed: int) -> Plan:
     """The world of a seed."""
     rng = Random(seed)
     graph = _graph(rng)
-    settings = _settings(rng)
+    settings = _settings(rng, len(graph.tasks))
     records = {task.id: rng.randrange(8, 90) for task in graph.tasks if task.has_source}
     faults = sorted((_fault(rng, graph) for _ in range(rng.randrange(FAULTS_MAX + 1))), key=lambda fault: fault.at_ms)
     return Plan(seed, graph, settings, records, tuple(faults))
@@ -102,14 +104,15 @@ def _graph(rng: Random) -> Graph:
     return Graph(tasks, tuple(channels))
 
 
-def _settings(rng: Random) -> Settings:
+def _settings(rng: Random, tasks: int) -> Settings:
+    """Random, but such that a job in a calm world can complete a checkpoint before it is given up."""
     mode = rng.choices((Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE), (7, 1.5, 1.5))[0]
     aligns = mode is not Mode.AT_LEAST_ONCE
     return Settings(
         mode=mode,
         interval_ms=rng.choice((20, 40, 80, 150)),
         min_pause_ms=rng.choice((0, 0, 0, 15, 60)),
-        timeout_ms=rng.choice((120, 400, 1_000, 3_000)),
+        timeout_ms=rng.choice((120, 400, 1_000, 3_000)) + (tasks > SHALLOW_MAX) * 600,
         concurrent_max=rng.choice((1, 1, 2, 3)),
         tolerable_failures=rng.choice((0, 1, 2, 5, 20)),
         unaligned=aligns and rng.random() < 0.3,

@@ -313,3 +313,19 @@ def test_a_hold_that_was_confirmed_survives_a_read_that_is_older() -> None:
     core.read()
     core.create()
     assert core.state.held == (1,)
+
+
+def test_a_savepoint_that_is_copied_while_the_job_begins_again_is_answered_once() -> None:
+    core = running(GRAPH)
+    core.savepoint()
+    core.make_ready(1)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.read()
+    core.store[1] = core.state.in_doubt[0]
+    core.tell(e.RecordTaken(ME, core.store[1]))
+    core.read()
+    assert core.state.phase is Phase.FENCING
+    assert told(core.tell(e.SavepointCopied(ME, ONE))) == [("done", "r1")]
+    core.copied = (ONE,)
+    given = core.create() + core.tell(e.SavepointCopied(ME, ONE))
+    assert [answer for answer in told(given) if answer[1] == "r1"] == []
