@@ -8,8 +8,8 @@ from headgate.core.chain import Chain
 from headgate.core.effects import CreateRecord, Outcome, StopTask, Tell
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation, RequestId
-from headgate.core.records import CompletedCheckpoint, Ending, Fence
-from headgate.core.state import AT_REST, Phase, Turn
+from headgate.core.records import Ending, Fence
+from headgate.core.state import AT_REST, Phase, Turn, ready
 
 
 def cancel(turn: Turn, request: RequestId) -> None:
@@ -47,10 +47,9 @@ def fail_waiting(turn: Turn, why: str) -> None:
     """Answer everybody who still waits for something: this process will not do it."""
     refuse_waiting(turn, why)
     state = turn.state
-    ready = [record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)]
-    ready += [record for record in state.completed if record.id in state.copying and record.leader == state.leader]
+    copying = tuple(c for c in state.completed if c.id in state.copying and c.leader == state.leader)
     waiting = [(pending.id, pending.request, "will not complete") for pending in state.pending]
-    waiting += [(record.id, record.request, "may or may not be complete") for record in ready]
+    waiting += [(record.id, record.request, "may or may not be complete") for record in ready(state) + copying]
     for checkpoint, request, fate in waiting:
         if request is not None:
             turn.order(Tell(Outcome.FAILED, f"checkpoint {checkpoint} {fate}: {why}", request, checkpoint))

@@ -25,7 +25,7 @@ from headgate.core.graph import Channel
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
 from headgate.core.settings import Settings
-from headgate.core.state import AT_REST, Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn
+from headgate.core.state import AT_REST, Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn, ready
 from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
@@ -139,10 +139,7 @@ def _acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
         return Ack.UNKNOWN
     pending = find(state, fact.checkpoint)
     if pending is None:
-        settled = any(
-            isinstance(record, CompletedCheckpoint) and record.id == fact.checkpoint
-            for record in (*state.chain.queue, *state.in_doubt, *state.completed)
-        )
+        settled = any(record.id == fact.checkpoint for record in (*ready(state), *state.completed))
         return Ack.DUPLICATE if settled else Ack.DISCARDED
     if fact.task in pending.acknowledged:
         return Ack.DUPLICATE

@@ -26,7 +26,7 @@ from headgate.core.events import (
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, SinkId
 from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record
-from headgate.core.state import AT_REST, JobState, Phase, TaskState, Turn
+from headgate.core.state import AT_REST, JobState, Phase, TaskState, Turn, ready
 
 # -- from leadership to a generation -------------------------------------------------------------------------------
 
@@ -57,10 +57,7 @@ def lost(turn: Turn, fact: LeadershipLost) -> None:
 
 def read(turn: Turn) -> None:
     """Ask for the chain as it stands."""
-    ready = tuple(record for record in turn.state.chain.queue if isinstance(record, CompletedCheckpoint))
-    turn.state = evolve(
-        turn.state, phase=Phase.READING, restart_at_ms=None, chain=Chain(), in_doubt=turn.state.in_doubt + ready
-    )
+    turn.state = evolve(turn.state, phase=Phase.READING, restart_at_ms=None, chain=Chain(), in_doubt=ready(turn.state))
     turn.order(ReadChain(turn.state.leader))
 
 

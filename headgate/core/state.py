@@ -195,6 +195,11 @@ class JobState:
     story: tuple[str, ...] = ()
 
 
+def ready(state: JobState) -> tuple[CompletedCheckpoint, ...]:
+    """Checkpoints that everyone has done their part for, and whose records may or may not be in the store."""
+    return tuple(record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint))
+
+
 class Turn:
     """One step under way: the state so far, and the orders given so far. Lives only inside ``step``."""
 

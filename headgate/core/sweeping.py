@@ -9,7 +9,7 @@ from headgate.core.effects import DeleteFiles, ListFiles, Outcome, SetHold, Tell
 from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
 from headgate.core.evolve import evolve
 from headgate.core.records import CompletedCheckpoint, Ending
-from headgate.core.state import AT_REST, JobState, Phase, Turn
+from headgate.core.state import AT_REST, JobState, Phase, Turn, ready
 
 NOT_YET_OURS = (Phase.READING, Phase.FENCING)
 """Phases in which another process may still lead: nothing is promised and nothing deleted."""
@@ -50,8 +50,7 @@ def files_listed(turn: Turn, fact: FilesListed) -> None:
     if fact.generation != state.generation or not state.sweeping or state.phase in NOT_YET_OURS:
         return
     under_way = [ack.files for pending in state.pending for ack in pending.acknowledged.values()]
-    ready = [record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)]
-    under_way += [snapshot.files for record in ready for snapshot in record.tasks]
+    under_way += [snapshot.files for record in ready(state) for snapshot in record.tasks]
     seen_since = state.base is not None and state.base >= state.suspected_below
     plan = retention.sweep(
         fact.files,

@@ -46,15 +46,13 @@ class Planned:
 class Work:
     """The working directory of one task in one generation."""
 
-    __slots__ = ("committed", "images", "planned", "skips", "written")
+    __slots__ = ("committed", "images", "planned")
 
     def __init__(self, image: TaskImage) -> None:
         """Begin from a restored image."""
         self.committed = image
         self.images = {image.batch: image}
         self.planned: Planned | None = None
-        self.written: dict[tuple[int, int], list[Row]] = {}
-        self.skips: dict[int, bool] = {}
 
 
 class Disk:

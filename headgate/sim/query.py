@@ -211,7 +211,6 @@ class Query:
             return
         numbers = range(image.offset, planned.offset)
         rows += [(self.source, number, 0, nonce) for number in numbers]
-        self.work.written[planned.batch, self.run] = rows
         for sink in self.sinks:
             world.sinks[sink].write(self.generation, planned.batch, self.run, rows)
         after = TaskImage(
