@@ -179,3 +179,10 @@ def test_the_clock_never_goes_back() -> None:
     core.tell(e.Ticked(100))
     core.tell(e.Ticked(50))
     assert core.state.now_ms == 100
+
+
+def test_a_run_that_has_not_been_ordered_yet_says_nothing() -> None:
+    core = running(GRAPH)
+    core.tell(core.failed("a"))
+    assert core.state.tasks[TaskId("a")].run == 2
+    assert unmoved(core, core.started("a"), core.entered("a", 0), core.committed("a", 0))
