@@ -1,0 +1,37 @@
+"""What can go wrong outside the core, split by who must act.
+
+::
+
+    HeadgateError
+    ├── UserError           the user: exit code 2, one line, nothing touched
+    │   ├── InvalidJob      the job cannot run as it is written; names the user's own source line
+    │   ├── InvalidOption   an option or argument that cannot hold
+    │   └── BadStorage      the storage is not what it should be: another job's, a newer format, corrupt
+    └── ExternalError       another system was away or busy: trying again may help
+
+A message is one line: a short fact, then the detail, then what to do. Every error survives pickling.
+"""
+
+
+class HeadgateError(Exception):
+    """The base of all that Headgate raises."""
+
+
+class UserError(HeadgateError):
+    """Something that only the user can put right."""
+
+
+class InvalidJob(UserError):
+    """The job cannot run as it is written."""
+
+
+class InvalidOption(UserError):
+    """An option or an argument that cannot hold."""
+
+
+class BadStorage(UserError):
+    """The storage, or something in it, is not what it should be. It is left as it is."""
+
+
+class ExternalError(HeadgateError):
+    """Another system was away or busy. Trying again may help."""
