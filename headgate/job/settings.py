@@ -1,0 +1,139 @@
+"""How a user tunes a job. One rule: every value is checked where it is written, and the message shows a good one."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from headgate.core.errors import InvalidSettings
+from headgate.core.restart import ExponentialDelay, Strategy
+from headgate.core.settings import Mode, Settings
+from headgate.errors import InvalidOption
+
+Duration = str | int | float | timedelta
+"""A time span: ``"500ms"``, ``"10s"``, ``"2min"``, ``"1h"``, ``"1d"``, a number of seconds, or a ``timedelta``."""
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\s*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def duration_ms(value: Duration, *, name: str = "duration", example: str = "10s", least: int = 0) -> int:
+    """The whole milliseconds of a time span. ``name`` and ``example`` are for the message where it is not one."""
+    milliseconds = _milliseconds(value)
+    if milliseconds is None:
+        raise InvalidOption(f"{name}={value!r} is no duration: write a number with ms, s, min, h or d, {name}={example!r}")
+    if milliseconds < least:
+        raise InvalidOption(f"{name}={value!r} is too short: it must be {least} ms or more, {name}={example!r}")
+    return milliseconds
+
+
+def count(value: object, *, name: str, example: int = 1, least: int = 0) -> int:
+    """A whole number of things."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"{name}={value!r} is no whole number: write {name}={example}")
+    if value < least:
+        raise InvalidOption(f"{name}={value!r} is too few: it must be {least} or more, {name}={example}")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpointing:
+    """When and how the whole job is checkpointed, and where the checkpoints are kept.
+
+    The names and their meaning are Flink's. Durations are written ``"10s"``, or as a number of seconds.
+    """
+
+    storage: str
+    """Where checkpoints live: a URI that Spark can write (``file``, ``hdfs``, ``s3a``, ``gs``, ``abfs``), or a local path.
+
+    There is no default: a job that is started again must find the place where it was.
+    """
+    interval: Duration | None = "10s"
+    """From the start of one checkpoint to the start of the next. None: only when asked for, and one at the end."""
+    mode: str = "exactly-once"
+    """``exactly-once``, ``at-least-once`` (no task waits for a barrier) or ``at-most-once`` (a failed batch is skipped)."""
+    timeout: Duration = "10min"
+    """A checkpoint that takes longer is given up."""
+    min_pause: Duration = 0
+    """Least time from the end of one checkpoint to the start of the next. Above 0, one is under way at a time."""
+    max_concurrent: int = 1
+    """So many checkpoints may be under way at once."""
+    tolerable_failures: int = 0
+    """So many failed checkpoints in a row are borne; one more fails the job."""
+    unaligned: bool = False
+    """Barriers overtake data, so that a checkpoint does not wait behind a backlog."""
+    alignment_timeout: Duration | None = None
+    """An aligned checkpoint that takes longer goes on unaligned. None: it stays aligned."""
+    retained: int = 1
+    """So many completed checkpoints are kept."""
+    retain_on_cancellation: bool = False
+    """Keep the checkpoints of a job that is cancelled."""
+    after_tasks_finish: bool = True
+    """Go on with checkpoints when some tasks have come to the end of their data."""
+    lag_max: int | None = 8
+    """A task runs at most so many batches ahead of its slowest reader. None: as far as it likes."""
+    working_directory: str | None = None
+    """Where queries keep their own files. None: inside ``storage``, so that a checkpoint copies nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot hold, and make local paths absolute: a restart may come from another folder."""
+        object.__setattr__(self, "storage", _uri(self.storage, "storage"))
+        if self.working_directory is not None:
+            object.__setattr__(self, "working_directory", _uri(self.working_directory, "working_directory"))
+        to_core(self)
+
+
+def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Settings:
+    """The same as the core's settings. Without a restart strategy, delays grow exponentially."""
+    c = checkpointing
+    modes = {mode.value: mode for mode in Mode}
+    if not isinstance(c.mode, str) or c.mode not in modes:
+        raise InvalidOption(f"mode={c.mode!r} is no guarantee: choose one of {', '.join(map(repr, modes))}")
+    align = c.alignment_timeout
+    try:
+        return Settings(
+            mode=modes[c.mode],
+            interval_ms=None if c.interval is None else duration_ms(c.interval, name="interval", least=1),
+            min_pause_ms=duration_ms(c.min_pause, name="min_pause", example="1s"),
+            timeout_ms=duration_ms(c.timeout, name="timeout", example="10min", least=1),
+            concurrent_max=count(c.max_concurrent, name="max_concurrent", least=1),
+            tolerable_failures=count(c.tolerable_failures, name="tolerable_failures"),
+            unaligned=_flag(c.unaligned, "unaligned"),
+            alignment_timeout_ms=None if align is None else duration_ms(align, name="alignment_timeout", example="30s"),
+            lag_max=None if c.lag_max is None else count(c.lag_max, name="lag_max", least=1),
+            retained=count(c.retained, name="retained", least=1),
+            retain_on_cancellation=_flag(c.retain_on_cancellation, "retain_on_cancellation"),
+            checkpoints_after_finish=_flag(c.after_tasks_finish, "after_tasks_finish"),
+            restart=restart or ExponentialDelay(),
+        )
+    except InvalidSettings as error:
+        raise InvalidOption(str(error)) from error
+
+
+def _milliseconds(value: object) -> int | None:
+    match value:
+        case bool():
+            return None
+        case int() | float():
+            return round(value * 1_000) if math.isfinite(value) else None
+        case timedelta():
+            return round(value / timedelta(milliseconds=1))
+        case str():
+            span = _SPAN.fullmatch(value)
+            return round(float(span[1]) * _UNITS_MS[span[2]]) if span else None
+        case _:
+            return None
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{name}={value!r} is neither on nor off: write {name}=True or {name}=False")
+    return value
+
+
+def _uri(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption(f"{name}={value!r} is no place: write a URI or a path, {name}='file:///data/headgate'")
+    return value if _SCHEME.match(value) else f"file://{Path(value).expanduser().absolute()}"

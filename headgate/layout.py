@@ -1,0 +1,274 @@
+"""What Spark keeps in a query's checkpoint directory.
+
+One rule: this is the only module that knows that layout. Everything Spark writes there is immutable once it is there;
+what Headgate writes there (a rewritten position, a last batch) is of a batch that no run has begun.
+
+::
+
+    metadata                         the query's id
+    offsets/<batch>                  version, metadata (watermark, conf), then one line for each source
+    commits/<batch>                  version, then metadata (watermark, the ids of the state's versions)
+    sources/**                       what some sources keep for themselves
+    state/<operator>/_metadata/**    the operator's shape
+    state/<operator>/<partition>/[<store>/]
+        <version>_<id>.changelog     RocksDB: what changed in one version
+        <version>_<id>.zip           RocksDB: a snapshot, which lists its files in SSTs/
+        SSTs/*                       RocksDB: table files, shared between snapshots
+        <version>.delta, .snapshot   hash map: the same two kinds
+        _metadata/**, _stateSchema/**
+
+Version v of the state belongs to batch v - 1. A checkpoint of batch b needs ``offsets`` b and b-1, ``commits`` b, all
+that describes rather than holds state, and for each partition the newest snapshot up to version b+1 with all changes
+after it.
+"""
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from headgate.core.ids import NO_BATCH, Batch, ChannelId
+from headgate.errors import BadStorage
+
+FINAL_WATERMARK_MS = 253_402_300_799_000
+"""The end of the year 9999: after every event."""
+VERSIONED = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(changelog|zip|delta|snapshot)")
+BASES = ("zip", "snapshot")
+LISTED = ("SSTs", "logs")
+"""Directories of files that count only if a snapshot lists them."""
+
+
+# -- the offset and the commit log -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """One entry of the offset log: where a batch ends on each source."""
+
+    version: str
+    metadata: Mapping[str, Any]
+    sources: tuple[str, ...]
+
+    def positions(self) -> Mapping[ChannelId, Batch]:
+        """Where the batch ends on each channel. A channel's offsets carry its name."""
+        found: dict[ChannelId, Batch] = {}
+        for line in self.sources:
+            offset = json.loads(line) if line.startswith("{") else {}
+            if "channel" in offset and "batch" in offset:
+                found[ChannelId(offset["channel"])] = Batch(offset["batch"])
+        return found
+
+
+def read_offsets(query: Path, batch: Batch) -> Offsets:
+    """What the offset log says about a batch."""
+    path = query / "offsets" / str(batch)
+    try:
+        version, metadata, *sources = path.read_text(encoding="utf-8").split("\n")
+        return Offsets(version, json.loads(metadata), tuple(sources))
+    except FileNotFoundError as error:
+        raise BadStorage(f"{path} is gone: restore a checkpoint") from error
+    except ValueError as error:
+        raise BadStorage(f"{path} is not an entry of Spark's offset log: restore a checkpoint") from error
+
+
+def committed(query: Path) -> Batch:
+    """The last committed batch."""
+    return max(_batches(query / "commits"), default=NO_BATCH)
+
+
+def planned(query: Path) -> Batch:
+    """The last batch whose input range is written down."""
+    return max(_batches(query / "offsets"), default=NO_BATCH)
+
+
+def is_committed(query: Path, batch: Batch) -> bool:
+    """Whether Spark has committed this batch."""
+    return (query / "commits" / str(batch)).exists()
+
+
+def _batches(log: Path) -> Iterator[Batch]:
+    try:
+        for name in os.listdir(log):
+            if name.isdecimal():
+                yield Batch(int(name))
+    except FileNotFoundError:
+        return
+
+
+def move_positions(query: Path, batch: Batch, wanted: Mapping[ChannelId, Batch]) -> None:
+    """Let the batch after ``batch`` begin elsewhere on some channels. For a directory that is being rebuilt."""
+    offsets = read_offsets(query, batch)
+    standing = offsets.positions()
+    if all(standing.get(channel) == position for channel, position in wanted.items()):
+        return
+    if set(standing) != set(wanted):
+        raise BadStorage(
+            f"{query}: its offsets name the channels {', '.join(sorted(standing)) or 'none'}, but the task now reads "
+            f"{', '.join(sorted(wanted)) or 'none'}: start the task with new uids"
+        )
+    lines = []
+    for line in offsets.sources:
+        offset = json.loads(line) if line.startswith("{") else {}
+        if "channel" in offset:
+            offset["batch"] = wanted[ChannelId(offset["channel"])]
+            line = json.dumps(offset)  # noqa: PLW2901
+        lines.append(line)
+    _write_offsets(query, batch, Offsets(offsets.version, offsets.metadata, tuple(lines)))
+
+
+def plan_last_batch(query: Path) -> None:
+    """Let the next batch be one with the watermark after every event, so that whatever waits for time comes out.
+
+    A batch that was planned and not committed becomes that batch: its input is all there is.
+    """
+    last = planned(query)
+    if last == NO_BATCH:
+        return
+    offsets = read_offsets(query, last)
+    metadata = {**offsets.metadata, "batchWatermarkMs": FINAL_WATERMARK_MS}
+    batch = last if last > committed(query) else Batch(last + 1)
+    _write_offsets(query, batch, Offsets(offsets.version, metadata, offsets.sources))
+
+
+def _write_offsets(query: Path, batch: Batch, offsets: Offsets) -> None:
+    path = query / "offsets" / str(batch)
+    scratch = path.with_name(f".{batch}.headgate.tmp")
+    scratch.write_text("\n".join([offsets.version, json.dumps(offsets.metadata), *offsets.sources]), encoding="utf-8")
+    path.with_name(f".{batch}.crc").unlink(missing_ok=True)
+    scratch.replace(path)
+
+
+# -- the files of a checkpoint ---------------------------------------------------------------------------------------
+
+
+def files_of(query: Path, batch: Batch) -> list[str]:
+    """The files that rebuild a query at a committed batch, relative to its directory."""
+    found = ["metadata", f"offsets/{batch}", f"commits/{batch}"]
+    if batch > 0:
+        found.append(f"offsets/{batch - 1}")
+    found += _below(query, "sources")
+    state = query / "state"
+    if state.is_dir():
+        version = batch + 1
+        for directory, names in _stores(state):
+            where = directory.relative_to(query).as_posix()
+            found += [f"{where}/{name}" for name in _state_files(query, directory, names, version)]
+    return found
+
+
+def _below(query: Path, name: str) -> list[str]:
+    top = query / name
+    return [
+        path.relative_to(query).as_posix() for path in sorted(top.rglob("*")) if path.is_file() and path.name[0] != "."
+    ]
+
+
+def _stores(state: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each directory below ``state`` with the files in it, in a fixed order. Table files belong to their snapshots."""
+    for directory, below, names in os.walk(state):
+        below.sort()
+        below[:] = [name for name in below if name not in LISTED]
+        visible = sorted(name for name in names if name[0] != ".")
+        if visible:
+            yield Path(directory), visible
+
+
+def _state_files(query: Path, directory: Path, names: list[str], version: int) -> list[str]:
+    """What one directory contributes to the state at ``version``: whatever is not a version of state goes along."""
+    versions: dict[int, dict[str, str]] = {}
+    found: list[str] = []
+    for name in names:
+        match = VERSIONED.fullmatch(name)
+        if match is None:
+            found.append(name)
+            continue
+        number, unique = int(match[1]), match[2]
+        if number <= version and (unique is None or _counts(query, directory, number, unique)):
+            versions.setdefault(number, {})[match[3]] = name
+    for number in sorted(versions, reverse=True):
+        kinds = versions[number]
+        base = next((kinds[kind] for kind in BASES if kind in kinds), None)
+        if base is not None:
+            found.append(base)
+            if base.endswith(".zip"):
+                found += tables_of(directory / base)
+            break
+        found += kinds.values()
+    return found
+
+
+def _counts(query: Path, directory: Path, version: int, unique: str) -> bool:
+    """Whether a version's file is of the run that committed it. What a commit entry is too old to tell, was sorted out
+    when the directory was rebuilt.
+    """
+    ids = _unique_ids(str(query), version - 1)
+    return ids is None or unique in ids
+
+
+@lru_cache(maxsize=4096)
+def _unique_ids(query: str, batch: int) -> frozenset[str] | None:
+    """The ids of all state that a batch committed, whichever store it is of: they are unique."""
+    try:
+        text = Path(query, "commits", str(batch)).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    body = json.loads(text.split("\n", 1)[1] or "{}")
+    return frozenset(_strings((body.get("stateUniqueIds") or {}).values()))
+
+
+def _strings(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        else:
+            yield from _strings(value)
+
+
+@lru_cache(maxsize=4096)
+def tables_of(snapshot: Path) -> tuple[str, ...]:
+    """The files that a RocksDB snapshot lists, relative to the snapshot's own directory."""
+    try:
+        with zipfile.ZipFile(snapshot) as archive:
+            text = archive.read("metadata").decode("utf-8")
+        body = json.loads(text.split("\n", 1)[1])
+        tables = [f"SSTs/{file['dfsSstFileName']}" for file in body.get("sstFiles") or ()]
+        return (*tables, *(f"logs/{file['dfsLogFileName']}" for file in body.get("logFiles") or ()))
+    except (zipfile.BadZipFile, KeyError, ValueError, IndexError) as error:
+        raise BadStorage(f"{snapshot} is not a RocksDB snapshot: {error}") from error
+
+
+# -- how old a file is -----------------------------------------------------------------------------------------------
+
+
+def ages(query: Path) -> dict[str, Batch | None]:
+    """For each file, the last batch known to need it, or None if nobody can tell yet: then it counts as newest."""
+    found: dict[str, Batch | None] = {}
+    for top, below, names in os.walk(query):
+        below.sort()
+        where = Path(top).relative_to(query).as_posix()
+        prefix = "" if where == "." else f"{where}/"
+        for name in sorted(names):
+            found[prefix + name] = _age(where, name)
+    for path in [path for path in found if path.endswith(".zip")]:
+        snapshot = query / path
+        try:
+            tables = tables_of(snapshot)
+        except (BadStorage, OSError):
+            continue  # Being written, or just deleted. What it lists is not named, and counts as newest.
+        for table in tables:
+            listed = snapshot.parent.relative_to(query).as_posix() + f"/{table}"
+            if listed in found:
+                found[listed] = Batch(max(found[listed] or NO_BATCH, found[path] or NO_BATCH))
+    return found
+
+
+def _age(where: str, name: str) -> Batch | None:
+    if where in ("offsets", "commits"):
+        return Batch(int(name)) if name.isdecimal() else None
+    match = VERSIONED.fullmatch(name)
+    return Batch(int(match[1]) - 1) if match and where.startswith("state/") else None

@@ -1,0 +1,14 @@
+"""Running a job: the driver loop, and the wiring of everything it needs.
+
+One rule: receive, record, step, perform. The loop decides nothing; whatever is decided is decided in ``headgate.core``.
+
+``start``     from a job and the user's options to a running job: all that can be refused is refused here
+``loop``      the mailbox, the clock and the core
+``perform``   how each order of the core is carried out
+``tasks``     how a planned task becomes work for a Spark query
+``storage``   orders about the storage: publish, copy, list, delete
+``lanes``     one thread for each thing that must keep its order
+``control``   the loopback address through which commands reach a running job
+
+Not here: rules (``headgate.core``), and what users see (``headgate.view``, ``headgate.cli``).
+"""

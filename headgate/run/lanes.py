@@ -1,0 +1,48 @@
+"""Lanes: work that must keep its order, apart from work that need not wait for it.
+
+One rule: what is put on one lane is done one after the other, in the order in which it was put there.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+Job = Callable[[], Any]
+
+
+class Lanes:
+    """Threads by name, made when they are first needed. ``failed`` hears of work that raised."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        """No lane yet."""
+        self._failed = failed
+        self._queues: dict[str, queue.SimpleQueue[Job | None]] = {}
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def put(self, lane: str, job: Callable[..., Any], *arguments: Any) -> None:
+        """Do this on a lane, after all that was put there before."""
+        with self._lock:
+            waiting = self._queues.get(lane)
+            if waiting is None:
+                waiting = self._queues[lane] = queue.SimpleQueue()
+                thread = threading.Thread(target=self._serve, args=(waiting,), name=f"headgate-{lane}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        waiting.put(lambda: job(*arguments))
+
+    def close(self, timeout_s: float) -> None:
+        """Finish what was put on the lanes, as far as that goes within the time."""
+        with self._lock:
+            for waiting in self._queues.values():
+                waiting.put(None)
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _serve(self, waiting: "queue.SimpleQueue[Job | None]") -> None:
+        while (job := waiting.get()) is not None:
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001 - handed to the loop, which ends the process
+                self._failed(error)

@@ -1,0 +1,223 @@
+"""How each order of the core is carried out.
+
+One rule: an order is carried out as it is given, on the lane of what it is about, and its outcome is told as a fact.
+Carrying it out twice does no more than once.
+
+What belongs together keeps its order: a task's starts and stops, a sink's seals and commits, the records of the chain
+and its holds. Everything else does not wait for anything.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+from headgate.channel.gates import Gates
+from headgate.core import effects as e
+from headgate.core.effects import Effect
+from headgate.core.events import (
+    AttemptsAborted,
+    CommitFailed,
+    Event,
+    SealFailed,
+    SinkSealed,
+    SnapshotDeclined,
+    SnapshotTaken,
+    StrangersAborted,
+    TransactionCommitted,
+)
+from headgate.core.graph import Graph
+from headgate.core.ids import Batch, CheckpointId, Generation, SinkId
+from headgate.core.state import JobState
+from headgate.errors import HeadgateError
+from headgate.run.lanes import Lanes
+from headgate.run.loop import Note
+from headgate.run.storage import Storage
+from headgate.run.tasks import Tasks
+from headgate.sink.api import Abandoned, Attempt, DeadRuns, Strangers, TwoPhaseSink
+from headgate.snapshot.take import GivenUp, Snapshots
+
+
+class Performer:
+    """Carries out the orders of one process."""
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        graph: Graph,
+        tasks: Tasks,
+        sinks: Mapping[SinkId, TwoPhaseSink],
+        gates: Gates,
+        snapshots: Snapshots,
+        storage: Storage,
+        lanes: Lanes,
+        tell: Callable[[Event | Note], None],
+        answer: Callable[[e.Tell], None],
+    ) -> None:
+        """Everything an order may need."""
+        self._job = job
+        self._graph = graph
+        self._tasks = tasks
+        self._sinks = sinks
+        self._gates = gates
+        self._snapshots = snapshots
+        self._storage = storage
+        self._lanes = lanes
+        self._tell = tell
+        self._answer = answer
+        self._given_up: dict[CheckpointId, threading.Event] = {}
+        self._readers = {channel.id: channel.downstream for channel in graph.channels}
+
+    def perform(self, order: Effect, state: JobState) -> None:  # noqa: PLR0915 - one case for each order
+        """Carry out an order, or put it on its lane."""
+        put = self._lanes.put
+        match order:
+            case e.StartTask():
+                put(f"task-{order.task}", self._tasks.start, order, state.base)
+            case e.StopTask():
+                if not order.drain:
+                    self._tasks.interrupt(order)
+                put(f"task-{order.task}", self._tasks.stop, order)
+            case e.AskTask():
+                put(f"ask-{order.task}", self._tasks.ask, order)
+            case e.AdmitBatch():
+                self._tasks.admit(order)
+            case e.OpenGate():
+                self._gates.open(order.generation, order.channel, self._readers[order.channel], order.through)
+            case e.TakeSnapshot():
+                flag = self._given_up.setdefault(order.checkpoint, threading.Event())
+                put(f"snapshot-{order.task}", self._take_snapshot, order, flag)
+            case e.AbortSnapshot():
+                self._given_up.setdefault(order.checkpoint, threading.Event()).set()
+            case e.NotifyCompleted():
+                self._forget_through(order.checkpoint)
+                done = next((c for c in state.completed if c.id == order.checkpoint), None)
+                if done is not None:
+                    put("notify", self._tasks.notify, done)
+            case e.SealSink():
+                put(f"sink-{order.sink}", self._seal, order)
+            case e.CommitTransaction():
+                put(f"sink-{order.transaction.sink}", self._commit, order)
+            case e.AbortAttempts():
+                put(f"sink-{order.sink}", self._abort_attempts, order)
+            case e.AbortStrangers():
+                put(f"sink-{order.sink}", self._abort_strangers, order)
+            case e.ReadChain():
+                put("store", self._storage.read_chain, order)
+            case e.CreateRecord():
+                put("store", self._storage.create_record, order)
+            case e.SetHold():
+                put("store", self._storage.set_hold, order)
+            case e.CopySavepoint():
+                put("copy", self._storage.copy_savepoint, order)
+            case e.ListFiles():
+                put("sweep", self._storage.list_files, order)
+            case e.DeleteFiles():
+                put("sweep", self._storage.delete_files, order)
+            case e.Tell():
+                self._answer(order)
+            case e.AnswerAck():
+                pass  # A task's snapshot holds nothing open that would wait for the answer.
+            case _:
+                assert_never(order)
+
+    # -- a checkpoint's parts ------------------------------------------------------------------------------------------
+
+    def _take_snapshot(self, order: e.TakeSnapshot, flag: threading.Event) -> None:
+        if flag.is_set():
+            return
+        try:
+            taken = self._snapshots.take(order.task, order.generation, order.batch, flag)
+        except GivenUp:
+            return
+        except (HeadgateError, OSError) as error:
+            self._tell(SnapshotDeclined(order.generation, order.checkpoint, order.task, str(error)))
+            return
+        self._note(
+            "snapshot",
+            checkpoint=order.checkpoint,
+            task=order.task,
+            sync_ms=taken.sync_ms,
+            async_ms=taken.async_ms,
+            total_bytes=taken.total_bytes,
+            new_bytes=taken.new_bytes,
+            files=len(taken.files),
+            new_files=taken.new_files,
+        )
+        self._tell(SnapshotTaken(order.generation, order.checkpoint, order.task, order.batch, tuple(taken.files)))
+
+    def _forget_through(self, checkpoint: CheckpointId) -> None:
+        self._given_up = {other: flag for other, flag in self._given_up.items() if other > checkpoint}
+
+    # -- sinks ---------------------------------------------------------------------------------------------------------
+
+    def _attempts(self, sink: SinkId, generation: Generation, after: Batch, through: Batch) -> list[Attempt]:
+        task = self._graph.owner[sink]
+        return [
+            Attempt(job=self._job, sink=sink, generation=generation, batch=Batch(number), run=run)
+            for number in range(after + 1, through + 1)
+            if (run := self._tasks.run_of(generation, task, Batch(number))) is not None
+        ]
+
+    def _seal(self, order: e.SealSink) -> None:
+        attempts = self._attempts(order.sink, order.generation, order.after, order.through)
+        begun = time.monotonic()
+        try:
+            handle = self._sinks[order.sink].pre_commit(order.checkpoint, order.generation, attempts)
+        except Exception as error:  # noqa: BLE001 - a sink is the user's: whatever it raises, the seal failed
+            self._tell(SealFailed(order.generation, order.checkpoint, order.sink, _line(error)))
+            return
+        self._note("seal", checkpoint=order.checkpoint, sink=order.sink, ms=(time.monotonic() - begun) * 1000)
+        self._tell(SinkSealed(order.generation, order.checkpoint, order.sink, handle))
+
+    def _commit(self, order: e.CommitTransaction) -> None:
+        transaction = order.transaction
+        sink = self._sinks[transaction.sink]
+        begun = time.monotonic()
+        try:
+            if transaction.generation == order.generation:
+                sink.commit(transaction.handle)
+            else:
+                sink.recover_and_commit(transaction.handle)
+        except Exception as error:  # noqa: BLE001 - as in _seal
+            self._tell(
+                CommitFailed(
+                    order.generation, transaction.sink, transaction.generation, transaction.checkpoint, _line(error)
+                )
+            )
+            return
+        self._note(
+            "commit",
+            checkpoint=transaction.checkpoint,
+            sink=transaction.sink,
+            ms=(time.monotonic() - begun) * 1000,
+        )
+        self._tell(
+            TransactionCommitted(order.generation, transaction.sink, transaction.generation, transaction.checkpoint)
+        )
+
+    def _abort_attempts(self, order: e.AbortAttempts) -> None:
+        committed = self._tasks.runs(order.generation, self._graph.owner[order.sink])
+        if self._abort(order.sink, DeadRuns(order.generation, order.run, committed)):
+            self._tell(AttemptsAborted(order.generation, order.sink, order.run))
+
+    def _abort_strangers(self, order: e.AbortStrangers) -> None:
+        if self._abort(order.sink, Strangers(order.below)):
+            self._tell(StrangersAborted(order.generation, order.sink, order.below))
+
+    def _abort(self, sink: SinkId, abandoned: Abandoned) -> bool:
+        """Whether it worked. If not, the order is given again."""
+        try:
+            self._sinks[sink].abort(abandoned)
+        except Exception as error:  # noqa: BLE001 - as in _seal
+            self._note("warning", text=f"sink {sink} could not throw away what will never be committed: {_line(error)}")
+            return False
+        return True
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        self._tell(Note(kind, fields))
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

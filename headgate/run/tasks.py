@@ -1,0 +1,319 @@
+"""How a planned task becomes work for a Spark query.
+
+One rule: one action for each batch. A task with one output writes straight to it; a task with several writes one
+segment, and all of them read that.
+"""
+
+import re
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate import layout
+from headgate.channel import reader, segments
+from headgate.channel.gates import Gates
+from headgate.channel.segments import Entry, Segments
+from headgate.core import effects as e
+from headgate.core.events import Event, TaskFailed
+from headgate.core.graph import Channel, Graph
+from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
+from headgate.core.records import CompletedCheckpoint, InFlight
+from headgate.core.restart import Failure, FailureClass
+from headgate.errors import HeadgateError
+from headgate.job.analyse import Analysis, evaluate
+from headgate.job.node import Kind
+from headgate.job.plan import Plan, PlannedTask
+from headgate.run.loop import Note
+from headgate.run.storage import Storage
+from headgate.sink.api import Attempt, TwoPhaseSink
+from headgate.snapshot import rebuild
+from headgate.snapshot.take import Snapshots, task_directory
+from headgate.source.api import Source
+from headgate.task.listener import Listener
+from headgate.task.query import Query, Work
+
+
+class Tasks:
+    """The tasks of one process."""
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        spark: SparkSession,
+        root: Path,
+        plan: Plan,
+        graph: Graph,
+        analysis: Mapping[str, Analysis],
+        sinks: Mapping[SinkId, TwoPhaseSink],
+        gates: Gates,
+        storage: Storage,
+        snapshots: Snapshots,
+        tell: Callable[[Event | Note], None],
+        batch_interval_ms: int | None,
+    ) -> None:
+        """Nothing runs yet."""
+        self._job = job
+        self._spark = spark
+        self._root = root
+        self._graph = graph
+        self._planned = {task.id: task for task in plan.tasks}
+        self._channels = {channel.id: channel for channel in plan.channels}
+        self._analysis = analysis
+        self._sinks = sinks
+        self._gates = gates
+        self._storage = storage
+        self._snapshots = snapshots
+        self._tell = tell
+        self._batch_interval_ms = batch_interval_ms
+        self._listener = Listener(spark)
+        self._lock = threading.Lock()
+        self._queries: dict[TaskId, Query] = {}
+        self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}
+
+    # -- orders --------------------------------------------------------------------------------------------------------
+
+    def start(self, order: e.StartTask, base: CheckpointId | None) -> None:
+        """Start a run, unless it or a later one is there. Any other run is stopped first."""
+        there = self._queries.get(order.task)
+        if there is not None:
+            if (there.work.generation, there.work.run) >= (order.generation, order.run):
+                return
+            there.stop()
+        try:
+            if not order.in_place:
+                self._rebuild(order, base)
+        except (HeadgateError, OSError) as error:
+            failure = Failure(FailureClass.USER, str(error))
+            self._tell(TaskFailed(order.generation, order.task, order.run, failure))
+            return
+        self._gates.hold(order.generation, order.task)
+        query = Query(self._work(order), self._listener, self._tell, self._measured(order.task))
+        with self._lock:
+            self._queries[order.task] = query
+        query.start(skip=order.skip)
+
+    def interrupt(self, order: e.StopTask) -> None:
+        """A run is about to be stopped: let it wait for nothing."""
+        query = self._of(order)
+        if query is not None:
+            query.interrupt()
+
+    def stop(self, order: e.StopTask) -> None:
+        """Stop a run, at once or when it has nothing left to do."""
+        query = self._of(order)
+        if query is None:
+            return
+        if order.drain:
+            query.drain()
+        else:
+            query.stop()
+
+    def ask(self, order: e.AskTask) -> None:
+        """Ask a run where it stands."""
+        query = self._of(order)
+        if query is not None and query.up:
+            self._tell(query.report())
+
+    def admit(self, order: e.AdmitBatch) -> None:
+        """Let a batch go on from the hook."""
+        query = self._of(order)
+        if query is not None:
+            query.admit(order.batch)
+
+    def notify(self, completed: CompletedCheckpoint) -> None:
+        """Tell the sources that a checkpoint is complete, each with where it stands in it."""
+        for snapshot in completed.tasks:
+            sources = self._sources(self._planned[snapshot.task])
+            if sources and snapshot.generation == completed.generation and snapshot.batch != NO_BATCH:
+                query = self._root / task_directory(snapshot.task, snapshot.generation)
+                offsets = layout.read_offsets(query, snapshot.batch)
+                for (_, source), offset in zip(sources, offsets.sources, strict=False):
+                    source.notify_completed(offset)
+
+    def close(self) -> None:
+        """Stop whatever is still up."""
+        for query in list(self._queries.values()):
+            query.stop()
+        self._listener.close()
+
+    def run_of(self, generation: Generation, task: TaskId, batch: Batch) -> Run | None:
+        """The run that wrote what counts of a batch: the last that was in its hook."""
+        return self._runs.get((generation, task), {}).get(batch)
+
+    def runs(self, generation: Generation, task: TaskId) -> Mapping[Batch, Run]:
+        """For each batch of a task in this generation, the run that counts."""
+        return dict(self._runs.get((generation, task), {}))
+
+    def _of(self, order: e.StopTask | e.AskTask | e.AdmitBatch) -> Query | None:
+        query = self._queries.get(order.task)
+        if query is None or (query.work.generation, query.work.run) != (order.generation, order.run):
+            return None
+        return query
+
+    # -- rebuilding ----------------------------------------------------------------------------------------------------
+
+    def _rebuild(self, order: e.StartTask, base: CheckpointId | None) -> None:
+        """Make the directory of a new generation, from a snapshot or empty, and put what is in flight before it."""
+        query = self._root / task_directory(order.task, order.generation)
+        inputs = self._graph.inputs[order.task]
+        for channel, held in _pair(inputs, order.in_flight):
+            self._put_in_flight(order.generation, channel, held, base)
+        if order.snapshot is None or order.snapshot.batch == NO_BATCH:
+            shutil.rmtree(query, ignore_errors=True)
+            query.mkdir(parents=True)
+            return
+        table = self._storage.table(base)
+        files = {name: table[name] for name in order.snapshot.files}
+        positions = {channel.id: position for channel, position in zip(inputs, order.positions, strict=True)}
+        sources = rebuild.Sources(self._root, self._storage.fetch)
+        known = rebuild.rebuild(sources, query, files, order.snapshot.batch, positions)
+        where = task_directory(order.task, order.generation)
+        if self._storage.fetch is None:  # Links in the storage itself: whole, and there for good.
+            self._snapshots.know({f"{where}/{name}": facts for name, facts in known.items()})
+
+    def _put_in_flight(
+        self, generation: Generation, channel: Channel, held: InFlight, base: CheckpointId | None
+    ) -> None:
+        """Link the segments that stood in a channel into the new generation's, before anything is written there."""
+        directory = segments.directory_of(channel.upstream, generation)
+        log = Segments(self._root / directory, channel.id)
+        sources = rebuild.Sources(self._root, self._storage.fetch)
+        table = self._storage.table(base)
+        for entry in self._storage.segments(base, held):
+            moved = []
+            for name, size in entry.files:
+                inside = re.sub(r"^.*channels/[^/]+/g[0-9]+/", "", name)
+                sources.bring(name, self._root / directory / inside, table[name])
+                moved.append((inside, size))
+            log.write(Entry(entry.batch, entry.run, tuple(moved)))
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    def _work(self, order: e.StartTask) -> Work:
+        task = self._planned[order.task]
+        inputs = self._graph.inputs[order.task]
+        directory = self._root / task_directory(order.task, order.generation)
+        sources = self._sources(task)
+        begin = order.positions or tuple(NO_BATCH for _ in inputs)
+
+        def load() -> list[DataFrame]:
+            trigger_ms = self._trigger_ms(task)
+            frames = [source.load(self._spark, trigger_ms) for _, source in sources]
+            for channel, position in zip(inputs, begin, strict=True):
+                frames.append(self._read_channel(order, channel, position, alone=not sources))
+            return frames
+
+        def output(frames: list[DataFrame]) -> DataFrame:
+            given: dict[tuple[str, int], DataFrame] = {}
+            for (uid, _), frame in zip(sources, frames, strict=False):
+                given[uid, -1] = frame
+            for channel, frame in zip(inputs, frames[len(sources) :], strict=True):
+                planned = self._channels[channel.id]
+                given[planned.consumer, planned.index] = frame
+            return evaluate(task.trunk, given)
+
+        def source_ended(offsets: layout.Offsets) -> bool:
+            # Spark lists sources in the order in which the query reads them; a channel's entry names its channel.
+            own = [line for line in offsets.sources if '"channel"' not in line]
+            return bool(sources) and all(
+                source.ended(line) for (_, source), line in zip(sources, own, strict=True)
+            )
+
+        return Work(
+            generation=order.generation,
+            task=order.task,
+            run=order.run,
+            name=f"{self._job}/{order.task}/g{order.generation}/r{order.run}",
+            directory=directory,
+            channels=tuple(channel.id for channel in inputs),
+            begin=begin,
+            inputs=load,
+            output=output,
+            write=lambda frame, batch: self._write(order, task, frame, batch),
+            on_commit=lambda batch: self._committed(order, batch),
+            on_stop=lambda: self._gates.release(order.generation, order.task),
+            source_ended=source_ended,
+            output_mode=task.output_mode,
+            trigger_ms=self._trigger_ms(task),
+            stateful=any(self._analysis[node.uid].stateful for node in task.trunk),
+        )
+
+    def _sources(self, task: PlannedTask) -> list[tuple[str, Source]]:
+        return [(node.uid, node.what) for node in task.trunk if node.kind is Kind.SOURCE]  # type: ignore[misc]
+
+    def _trigger_ms(self, task: PlannedTask) -> int | None:
+        wanted = [source.trigger_ms for _, source in self._sources(task) if source.trigger_ms is not None]
+        return min(wanted, default=self._batch_interval_ms)
+
+    def _read_channel(self, order: e.StartTask, channel: Channel, position: Batch, *, alone: bool) -> DataFrame:
+        end = self._planned[channel.upstream].trunk[-1].uid
+        known = self._analysis[end]
+        frame = reader.load(
+            self._spark,
+            directory=self._root / segments.directory_of(channel.upstream, order.generation),
+            channel=channel.id,
+            reader=order.task,
+            generation=order.generation,
+            position=position,
+            gates=self._gates.address,
+            schema=known.schema,
+            alone=alone,
+        )
+        if known.watermark is not None:
+            column, delay_ms = known.watermark
+            frame = frame.withWatermark(column, f"{delay_ms} milliseconds")
+        return frame
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def _write(self, order: e.StartTask, task: PlannedTask, frame: DataFrame, batch: Batch) -> None:
+        self._runs.setdefault((order.generation, order.task), {})[batch] = order.run
+        if not task.writes_segment:
+            branch = task.branches[0]
+            self._invoke(order, SinkId(branch.sink.uid), frame, batch)
+            return
+        directory = segments.attempt(
+            self._root / segments.directory_of(order.task, order.generation), batch, order.run
+        )
+        frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        frame.write.mode("overwrite").parquet(str(directory))
+        for branch in task.branches:
+            rows = frame.sparkSession.read.schema(frame.schema).parquet(str(directory))
+            end = task.trunk[-1].uid
+            self._invoke(order, SinkId(branch.sink.uid), evaluate(branch.operators, {}, {end: rows}) , batch)
+
+    def _invoke(self, order: e.StartTask, sink: SinkId, frame: DataFrame, batch: Batch) -> None:
+        attempt = Attempt(job=self._job, sink=sink, generation=order.generation, batch=batch, run=order.run)
+        self._sinks[sink].begin_transaction(attempt)
+        self._sinks[sink].invoke(attempt, frame)
+
+    def _committed(self, order: e.StartTask, batch: Batch) -> None:
+        """Enter a committed batch into the logs of its readers. A segment that only sinks read has done its work."""
+        run = self.run_of(order.generation, order.task, batch)
+        task = self._planned[order.task]
+        if run is None or not task.writes_segment:
+            return
+        directory = self._root / segments.directory_of(order.task, order.generation)
+        channels = self._graph.outputs[order.task]
+        for channel in channels:
+            Segments(directory, channel.id).commit(batch, run)
+        if not channels:
+            shutil.rmtree(directory / str(batch), ignore_errors=True)
+
+    def _measured(self, task: TaskId) -> Callable[[str, float, object], None]:
+        def measure(kind: str, value: float, about: object) -> None:
+            self._tell(Note(kind, {"task": task, "value": value, "about": about}))
+
+        return measure
+
+
+def _pair(inputs: tuple[Channel, ...], held: tuple[InFlight, ...]) -> list[tuple[Channel, InFlight]]:
+    """What was in flight on each channel: by its name, or, where tasks were renamed, by its place."""
+    by_name = {one.channel: one for one in held}
+    if all(channel.id in by_name for channel in inputs) or len(held) != len(inputs):
+        return [(channel, by_name[channel.id]) for channel in inputs if channel.id in by_name]
+    return list(zip(inputs, held, strict=True))

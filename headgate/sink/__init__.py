@@ -1,0 +1,19 @@
+"""The ways out of a job.
+
+One rule: readers see only what was committed. What a batch writes is kept apart by (generation, batch, run) until it
+is sealed for a checkpoint, and shown when that checkpoint is complete.
+
+``api``        the two-phase interface, for Headgate's own sinks and for those of users
+``files``      files in a directory, exactly once
+``handle``     what a file sink seals, as text
+``staging``    where its files wait
+``placing``    how they are put in place
+``console``    for trying out: prints each batch
+``contract``   the tests that every exactly-once sink passes; users run them on their own
+
+Not here: when to seal, commit or throw away. The core decides that, and ``run`` calls the hooks.
+"""
+
+from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
+
+__all__ = ["Abandoned", "Attempt", "DeadRuns", "Guarantee", "SinkContext", "Strangers", "TwoPhaseSink"]

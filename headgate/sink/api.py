@@ -1,0 +1,176 @@
+"""The two-phase interface of a sink.
+
+One rule: between ``invoke`` and ``commit`` nothing that was written can be seen, and every hook may be called again
+with the same arguments, in this process or in another, as if it had been called once.
+
+In the life of one transaction the hooks come in this order::
+
+    open                                          once per process, before anything runs
+    begin_transaction, invoke                     for each batch, by each run of it
+    pre_commit                                    for a checkpoint: seals the batches since the last seal
+    commit                                        after the checkpoint is complete
+    recover_and_commit                            the same, by a process that starts after a crash
+    abort                                         what will never be committed is thrown away
+
+All hooks run in the driver. ``begin_transaction`` and ``invoke`` are called in the thread of the task's query, the
+others in another thread: so a seal or a commit of earlier batches may run while a later batch is being written.
+Seals of one sink come one at a time, and so do its commits, both in the order of checkpoints.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pyspark.sql import DataFrame
+
+from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
+
+
+class Guarantee(Enum):
+    """What a sink makes of a job that is itself exactly-once."""
+
+    EXACTLY_ONCE = "exactly-once"
+    """Readers see every row once."""
+    EFFECTIVELY_ONCE = "effectively-once"
+    """A row may be written again, over itself: in the end readers find every row once."""
+    AT_LEAST_ONCE = "at-least-once"
+    """Readers may see a row again after a failure."""
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """Who the sink works for. Together with what the sink was built with, enough to find all it ever wrote."""
+
+    job: str
+    sink: SinkId
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The identity of what one run writes for one batch. A batch that is replayed is another attempt."""
+
+    job: str
+    sink: SinkId
+    generation: Generation
+    batch: Batch
+    run: Run
+
+
+@dataclass(frozen=True)
+class DeadRuns:
+    """What runs before ``run`` wrote for batches that they did not commit.
+
+    ``committed`` has the run of every committed batch of this generation that the sink may not have committed yet.
+    """
+
+    generation: Generation
+    run: Run
+    committed: Mapping[Batch, Run] = field(default_factory=dict)
+
+    def covers(self, attempt: Attempt) -> bool:
+        """Whether nobody will ever seal this attempt."""
+        dead = attempt.generation == self.generation and attempt.run < self.run
+        return dead and self.committed.get(attempt.batch) != attempt.run
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """Whatever generations before ``below`` wrote. All of it that was decided to be committed is committed."""
+
+    below: Generation
+
+    def covers(self, attempt: Attempt) -> bool:
+        """Whether this attempt belongs to a generation that is over."""
+        return attempt.generation < self.below
+
+
+Abandoned = DeadRuns | Strangers
+
+
+class TwoPhaseSink(ABC):
+    """A way out of a job, with transactions.
+
+    A sink is built by a plain call without side effects, and can be pickled until it is opened: any process that has
+    the job's definition can open it and commit.
+    """
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What the sink promises to its readers. Fixed when the sink is built."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One line for people: what is written, and where to. May be called at any time, also before ``open``."""
+
+    @abstractmethod
+    def open(self, context: SinkContext) -> None:
+        """Check that the sink can work, and make ready whatever it needs to exist.
+
+        Once per process, in the driver, before any other hook and before any query starts. What cannot work is
+        refused here, with a ``UserError``. After a crash the next process opens the sink again, and finds whatever was
+        left: nothing of it may be shown, changed or thrown away here.
+        """
+
+    @abstractmethod
+    def begin_transaction(self, attempt: Attempt) -> None:
+        """Make ready for what one run writes for one batch.
+
+        Once per attempt, in the driver, just before ``invoke``. What was left by an attempt of the same name is gone
+        afterwards. After a crash the attempt is never taken up again: its batch is replayed as another attempt, and
+        this one is thrown away by ``abort``.
+        """
+
+    @abstractmethod
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        """Write the batch, apart from everything else, and out of the readers' sight.
+
+        Once per attempt, in the driver; the rows are written by executors. It must run exactly one Spark action, and
+        that action must compute all rows of ``dataframe``: a second one would update the state twice, and with none
+        the state would not be written. When it returns, everything is written for good. If it raises, the batch
+        fails, and is replayed as another attempt. If it is called again for the same attempt, that replaces what the
+        first call wrote. After a crash, as ``begin_transaction``.
+        """
+
+    @abstractmethod
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+        """Seal: gather what the given attempts wrote, and return a handle with which any process can commit it.
+
+        Once per checkpoint that has something new for this sink, in the driver, in the order of checkpoints, after
+        Spark has committed the batches. Each batch comes with the run that committed it; one that was left out has
+        no attempt. A part may have been sealed before, for a checkpoint of which nobody heard: it is sealed again,
+        and the earlier handle is never used. If the checkpoint is given up the handle stays good, and is committed
+        with the next checkpoint that completes. If it raises, the checkpoint is given up, and what it would have
+        sealed goes into the next seal. After a crash a handle that no completed checkpoint names is never used.
+        The handle becomes part of the checkpoint: keep it short, and free of anything that is true on one machine only.
+        """
+
+    @abstractmethod
+    def commit(self, handle: str) -> None:
+        """Show what was sealed.
+
+        In the driver, after the checkpoint is complete, in the order of checkpoints; again and again until it returns.
+        A repeat must be harmless at any time: after a success, after being cut off half-way, while another process
+        does the same, and after later transactions were committed. If something that was sealed is not there any more
+        it must raise, never pass over it. After a crash the next process calls ``recover_and_commit`` before it starts
+        any query.
+        """
+
+    def recover_and_commit(self, handle: str) -> None:
+        """As ``commit``, for what another process sealed and may or may not have committed.
+
+        In the driver, at the start of a generation, after ``open`` and before any query starts, once for each
+        transaction that the newest completed checkpoint names; again until it returns.
+        """
+        self.commit(handle)
+
+    @abstractmethod
+    def abort(self, abandoned: Abandoned) -> None:
+        """Throw away every attempt that ``abandoned`` covers, and nothing else.
+
+        In the driver, after a run has died (``DeadRuns``) and after a generation has begun (``Strangers``), while
+        queries run; again until it returns. The sink itself finds what is there. It may find nothing. What a handle
+        names that will still be committed is never covered. After a crash whatever is left goes with the next
+        generation's ``Strangers``.
+        """

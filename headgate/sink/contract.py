@@ -1,0 +1,281 @@
+"""The tests that every exactly-once sink passes, for Headgate's own sinks and for those of users.
+
+One rule: a test looks at a sink as its readers do. Each row says which attempt wrote it, so that what is lost, doubled
+or foreign is counted, not guessed.
+
+In a test module, with pytest and a fixture ``spark`` (a ``SparkSession``)::
+
+    class TestMySink(TwoPhaseContract):
+        def make_sink(self, place):
+            return my_sink(place)
+
+        def visible(self, place):
+            return [(row.number, row.writer) for row in read_all(place)]
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
+
+from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
+from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
+
+Row = tuple[int, str]
+"""``number`` (long) and ``writer`` (string), the columns of all that the tests write."""
+
+CONTEXT = SinkContext("contract", SinkId("sink"))
+ROWS = 10
+ANSWER_SECONDS = 60.0
+
+
+def attempt(batch: int, *, run: int = 1, generation: int = 1) -> Attempt:
+    """The identity of what one run writes for one batch."""
+    return Attempt(CONTEXT.job, CONTEXT.sink, Generation(generation), Batch(batch), Run(run))
+
+
+def rows_of(*attempts: Attempt) -> list[Row]:
+    """What these attempts write: numbers go by the batch alone, as in a replay."""
+    return [
+        (a.batch * ROWS + index, f"generation {a.generation} batch {a.batch} run {a.run}")
+        for a in attempts
+        for index in range(ROWS)
+    ]
+
+
+def write(sink: TwoPhaseSink, spark: SparkSession, what: Attempt, *, partitions: int = 2) -> None:
+    """Write what ``rows_of`` says."""
+    sink.begin_transaction(what)
+    sink.invoke(what, _frame(spark, what, ROWS, partitions))
+
+
+def seal(sink: TwoPhaseSink, checkpoint: int, *attempts: Attempt, generation: int = 1) -> str:
+    """Seal these attempts for a checkpoint."""
+    return sink.pre_commit(CheckpointId(checkpoint), Generation(generation), attempts)
+
+
+def compare(seen: Sequence[Row], expected: Sequence[Row]) -> None:
+    """Fail unless every expected row is seen once and no other is seen."""
+    found, wanted = Counter(seen), Counter(expected)
+    lost, foreign = sorted(wanted - found), sorted(row for row in found if row not in wanted)
+    doubled = sorted(row for row, times in found.items() if times > wanted[row] > 0)
+    assert found == wanted, f"lost: {lost}; doubled: {doubled}; foreign: {foreign}"
+
+
+class TwoPhaseContract(ABC):
+    """Subclass it as ``Test...`` and give it two methods."""
+
+    @abstractmethod
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        """A sink that is not opened yet. All sinks made for one place write to the same readers.
+
+        ``place`` is an empty directory. A sink that is not on a file system takes a fresh name from it.
+        """
+
+    @abstractmethod
+    def visible(self, place: Path) -> Sequence[Row]:
+        """What a reader of the place sees, in any order."""
+
+    def test_it_promises_what_is_tested_here(self, tmp_path: Path) -> None:
+        sink = self.make_sink(tmp_path)
+        assert sink.guarantee is Guarantee.EXACTLY_ONCE
+        assert sink.describe()
+
+    def test_nothing_is_visible_before_the_commit_and_all_of_it_after(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        compare(self.visible(tmp_path), [])
+        handle = seal(sink, 1, attempt(0))
+        compare(self.visible(tmp_path), [])
+        write(sink, spark, attempt(1))
+        sink.commit(handle)
+        compare(self.visible(tmp_path), rows_of(attempt(0)))
+
+    def test_a_commit_that_is_repeated_changes_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        first = seal(sink, 1, attempt(0))
+        sink.commit(first)
+        sink.commit(first)
+        write(sink, spark, attempt(1))
+        second = seal(sink, 2, attempt(1))
+        sink.commit(second)
+        sink.commit(first)
+        sink.recover_and_commit(second)
+        compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
+
+    def test_another_process_commits_with_the_handle_alone(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        handle = seal(sink, 1, attempt(0))
+        for _ in range(2):
+            process = multiprocessing.get_context("spawn").Process(
+                target=_recover, args=(self.make_sink(tmp_path), handle)
+            )
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+            compare(self.visible(tmp_path), rows_of(attempt(0)))
+
+    def test_of_a_replayed_batch_only_what_the_committed_run_wrote_counts(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0, run=1), partitions=3)
+        write(sink, spark, attempt(0, run=2))
+        sink.commit(seal(sink, 1, attempt(0, run=2)))
+        compare(self.visible(tmp_path), rows_of(attempt(0, run=2)))
+
+    def test_an_attempt_that_is_written_again_replaces_itself(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0), partitions=3)
+        write(sink, spark, attempt(0))
+        sink.invoke(attempt(0), _frame(spark, attempt(0), ROWS, 2))
+        sink.commit(seal(sink, 1, attempt(0)))
+        compare(self.visible(tmp_path), rows_of(attempt(0)))
+
+    def test_an_empty_batch_and_a_seal_of_nothing_show_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        sink.begin_transaction(attempt(0))
+        sink.invoke(attempt(0), _frame(spark, attempt(0), 0, 2))
+        write(sink, spark, attempt(1))
+        sink.commit(seal(sink, 1, attempt(0)))
+        sink.commit(seal(sink, 2))
+        compare(self.visible(tmp_path), [])
+        sink.commit(seal(sink, 3, attempt(1)))
+        compare(self.visible(tmp_path), rows_of(attempt(1)))
+
+    def test_what_was_sealed_for_a_checkpoint_that_was_given_up_is_committed_with_the_next(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        given_up = seal(sink, 1, attempt(0))
+        write(sink, spark, attempt(1))
+        completed = seal(sink, 2, attempt(1))
+        sink.commit(given_up)
+        sink.commit(completed)
+        compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
+
+    def test_what_was_sealed_unheard_is_sealed_again(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        seal(sink, 1, attempt(0))
+        write(sink, spark, attempt(1))
+        seal(sink, 2, attempt(0), attempt(1))
+        sink.commit(seal(sink, 2, attempt(0), attempt(1)))
+        compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
+
+    def test_dead_runs_lose_what_they_did_not_commit_and_nothing_else(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        sink = self._open(tmp_path)
+        for what in (attempt(0), attempt(1), attempt(2)):
+            write(sink, spark, what)
+        sealed = seal(sink, 1, attempt(0))
+        dead = DeadRuns(Generation(1), Run(2), {Batch(0): Run(1), Batch(1): Run(1)})
+        sink.abort(dead)
+        write(sink, spark, attempt(2, run=2))
+        sink.abort(dead)
+        sink.commit(sealed)
+        sink.commit(seal(sink, 2, attempt(1), attempt(2, run=2)))
+        sink.abort(dead)
+        compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1), attempt(2, run=2)))
+
+    def test_strangers_lose_what_is_not_committed_and_nobody_else_loses_anything(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        before = self._open(tmp_path)
+        write(before, spark, attempt(0))
+        write(before, spark, attempt(1))
+        decided = seal(before, 1, attempt(0))
+        seal(before, 2, attempt(1))
+        sink = self._open(tmp_path)
+        sink.recover_and_commit(decided)
+        again = attempt(1, generation=2)
+        write(sink, spark, again)
+        sink.abort(Strangers(Generation(2)))
+        sink.abort(Strangers(Generation(2)))
+        before.commit(decided)
+        compare(self.visible(tmp_path), rows_of(attempt(0)))
+        sink.commit(seal(sink, 9, again, generation=2))
+        compare(self.visible(tmp_path), rows_of(attempt(0), again))
+
+    def test_a_commit_that_is_killed_again_and_again_is_exact_in_the_end(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        chance = random.Random(7)
+        sink = self._open(tmp_path)
+        done: list[Row] = []
+        with _killer(self.make_sink(tmp_path)) as killer:
+            for batch in range(3):
+                write(sink, spark, attempt(batch), partitions=8)
+                handle = seal(sink, batch + 1, attempt(batch))
+                for _ in range(8):
+                    killer.send((handle, chance.uniform(0, 0.008)))
+                    assert killer.poll(ANSWER_SECONDS), "the process that kills has died"
+                    killer.recv()
+                    self._is_part_of(tmp_path, done, rows_of(attempt(batch)))
+                sink.recover_and_commit(handle)
+                done += rows_of(attempt(batch))
+                compare(self.visible(tmp_path), done)
+
+    def _open(self, place: Path) -> TwoPhaseSink:
+        sink = self.make_sink(place)
+        sink.open(CONTEXT)
+        return sink
+
+    def _is_part_of(self, place: Path, done: Sequence[Row], under_way: Sequence[Row]) -> None:
+        """All that is done is visible, and of what is under way any part, once."""
+        seen = self.visible(place)
+        compare(seen, [*done, *(row for row in under_way if row in seen)])
+
+
+def _frame(spark: SparkSession, what: Attempt, rows: int, partitions: int) -> DataFrame:
+    first = what.batch * ROWS
+    numbers = spark.range(first, first + rows, 1, partitions)
+    return numbers.select(col("id").alias("number"), lit(rows_of(what)[0][1]).alias("writer"))
+
+
+def _recover(sink: TwoPhaseSink, handle: str) -> None:
+    sink.open(CONTEXT)
+    sink.recover_and_commit(handle)
+
+
+@contextmanager
+def _killer(sink: TwoPhaseSink) -> Iterator[Connection]:
+    """A process that, for each (handle, seconds), begins to commit and is killed so much later."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_kill_commits, args=(sink, theirs))
+    process.start()
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.join()
+
+
+def _kill_commits(sink: TwoPhaseSink, orders: Connection) -> None:
+    # Spawned and not forked, so that it has no threads: only then may it fork.
+    while True:
+        handle, seconds = orders.recv()
+        committing = os.fork()
+        if committing == 0:
+            _recover(sink, handle)
+            os._exit(0)
+        time.sleep(seconds)
+        os.kill(committing, signal.SIGKILL)
+        os.waitpid(committing, 0)
+        orders.send("killed")

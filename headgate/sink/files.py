@@ -1,0 +1,251 @@
+"""Files in a directory, exactly once.
+
+One rule: Spark writes every batch into a place of its own, out of readers' sight; a seal only lists what is there, and
+a commit only renames.
+
+Each file appears at once and whole; the files of one transaction appear one after the other. On a cluster the target
+must be a file system that the driver and all executors have under the same path.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, assert_never, get_args
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import parquet
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from headgate.core.ids import CheckpointId, Generation
+from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.handle import SealedFile, SealedPart, SealedTransaction
+from headgate.sink.placing import place
+from headgate.sink.staging import Staging, data_files, directories, discard, force
+
+Format = Literal["parquet", "json", "csv"]
+Option = str | int | float | bool
+
+OWN_OPTIONS: Mapping[str, Option] = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": False,
+    # The other algorithm lets a task that was given up for dead still put its file in place, maybe after the seal.
+    "mapreduce.fileoutputcommitter.algorithm.version": 1,
+    "partitionOverwriteMode": "static",
+}
+SMALL = 65_536
+"""Bytes up to which a file is looked into, to see whether it has any rows."""
+NAME_MAX = 255
+SPARK_NAME_MAX = 100
+"""What Spark's own part of a file name may need, with the numbers of generation and batch."""
+
+
+def files(
+    path: str | os.PathLike[str],
+    *,
+    format: Format = "parquet",  # noqa: A002 - Spark's word for it
+    partition_by: Sequence[str] = (),
+    files_per_batch: int | None = None,
+    options: Mapping[str, Option] | None = None,
+) -> TwoPhaseSink:
+    """Write to files in the directory ``path``, exactly once. Several sinks, also of several jobs, may share it.
+
+    ``path``: a local directory, plain or as ``file:`` URI; made if it is not there. Uncommitted output waits below it
+    in ``_headgate``: readers that do not pass over names with ``_`` in front must leave that out.
+    ``format``: ``parquet``, ``json`` (one object a line) or ``csv``.
+    ``partition_by``: columns that become subdirectories (``day=2026-01-31``) and are left out of the files.
+    ``files_per_batch``: at most so many files a batch, in each subdirectory, for the price of a shuffle. By default,
+    as many as the batch has partitions with rows.
+    ``options``: what Spark's writer takes for the format (``compression``, ``header``, ...).
+
+    An empty batch leaves no file, unless it is compressed text: there one without rows may remain.
+    """
+    target = _local(os.fspath(path))
+    if format not in get_args(Format):
+        raise InvalidOption(f"files({target}): format {format!r} is unknown: choose {', '.join(get_args(Format))}")
+    if isinstance(partition_by, str) or not all(partition_by):
+        raise InvalidOption(f"files({target}): partition_by takes column names, like ('day',); got {partition_by!r}")
+    if files_per_batch is not None and files_per_batch < 1:
+        raise InvalidOption(f"files({target}): files_per_batch must be at least 1, got {files_per_batch}")
+    given = dict(options or {})
+    owned = {name.lower() for name in (*OWN_OPTIONS, "path")}
+    for name in given:
+        if name.lower() in owned:
+            raise InvalidOption(f"files({target}): option {name!r} is set by Headgate: leave it out")
+    return FileSink(target, format, tuple(partition_by), files_per_batch, given)
+
+
+class FileSink(TwoPhaseSink):
+    """What ``files`` makes."""
+
+    def __init__(
+        self,
+        target: Path,
+        format: Format,  # noqa: A002 - as in ``files``
+        partition_by: tuple[str, ...],
+        files_per_batch: int | None,
+        options: Mapping[str, Option],
+    ) -> None:
+        """All checked by ``files``."""
+        self._target = target
+        self._format = format
+        self._partition_by = partition_by
+        self._files_per_batch = files_per_batch
+        self._options = options
+        self._header_end = _header_end(format, options)
+        self._opened: Staging | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Every row once."""
+        return Guarantee.EXACTLY_ONCE
+
+    def describe(self) -> str:
+        """Format, place and subdirectories."""
+        by = f", by {', '.join(self._partition_by)}" if self._partition_by else ""
+        return f"{self._format} files in {self._target}{by}"
+
+    def open(self, context: SinkContext) -> None:
+        """See that the directory can be written, and make it if it is not there."""
+        who = f"sink {context.sink}"
+        staging = Staging(self._target, context.job, context.sink)
+        if len(os.fsencode(staging.label)) > NAME_MAX - SPARK_NAME_MAX:
+            raise InvalidOption(f"{who}: the names of job and sink are too long for a file name: shorten one")
+        try:
+            if self._target.exists() and not self._target.is_dir():
+                raise InvalidOption(f"{who}: {self._target} is a file: give a directory")
+            staging.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidOption(
+                f"{who}: cannot make {error.filename}: {error.strerror}: give a directory that can be written"
+            ) from error
+        for directory in (self._target, staging.root):
+            if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+                raise InvalidOption(f"{who}: cannot write in {directory}: change its permissions, or give another")
+        if (self._target / "_spark_metadata").exists():
+            raise InvalidOption(
+                f"{who}: {self._target} was written by Spark's own file sink, and Spark would read only what that "
+                "wrote: give another directory, or remove _spark_metadata"
+            )
+        with _external(f"{who}: cannot read {staging.root}"):
+            staging.newest_commit()
+        self._opened = staging
+
+    def begin_transaction(self, attempt: Attempt) -> None:
+        """Remove what an attempt of the same name left, if there was one."""
+        with _external(f"sink {attempt.sink}: cannot begin batch {attempt.batch}"):
+            self._staging.root.stat()  # Spark would make a new one where a file system is no longer mounted
+            discard(self._staging.part(attempt))
+
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        """Have Spark write the batch into its own part of the staging directory; then force it to the disk."""
+        part = self._staging.part(attempt)
+        if self._files_per_batch is not None:
+            # Not coalesce: it would merge the tasks of a stateful operator, which go by the number of their partition.
+            dataframe = dataframe.repartition(self._files_per_batch)
+        writer = dataframe.write.format(self._format).mode("overwrite").partitionBy(*self._partition_by)
+        try:
+            writer.options(**self._options, **OWN_OPTIONS).save(f"file://{part}")
+        except AnalysisException as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidOption(f"sink {attempt.sink}: Spark cannot write {self.describe()}: {reason}") from error
+        with _external(f"sink {attempt.sink}: cannot keep batch {attempt.batch}"):
+            kept = []
+            for path, size in list(data_files(part)):
+                file = part / path
+                if self._has_no_rows(file, size):
+                    file.unlink()
+                else:
+                    kept.append(file)
+            force([*kept, *directories(kept, top=self._staging.root)])
+
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+        """List the files of these parts. They stay where they are."""
+        staging = self._staging
+        parts = []
+        with _external(f"sink {staging.sink}: cannot seal checkpoint {checkpoint}"):
+            for attempt in attempts:
+                part = staging.part(attempt)
+                if not part.is_dir():
+                    raise BadStorage(
+                        f"sink {staging.sink}: the output of batch {attempt.batch} is gone from {part}: "
+                        "put it back, or restart the job from its last checkpoint"
+                    )
+                files = tuple(SealedFile(path, size) for path, size in sorted(data_files(part)))
+                parts.append(SealedPart(attempt.batch, attempt.run, files))
+        return SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts)).to_handle()
+
+    def commit(self, handle: str) -> None:
+        """Put every sealed file in place."""
+        sealed = SealedTransaction.from_handle(handle)
+        with _external(f"sink {sealed.sink}: cannot commit checkpoint {sealed.checkpoint}"):
+            place(sealed, self._target)
+
+    def abort(self, abandoned: Abandoned) -> None:
+        """Remove the parts that are covered."""
+        staging = self._staging
+        with _external(f"sink {staging.sink}: cannot throw away what is abandoned"):
+            for attempt in staging.attempts():
+                if abandoned.covers(attempt):
+                    discard(staging.part(attempt))
+            if isinstance(abandoned, Strangers):
+                staging.tidy(abandoned.below)
+
+    @property
+    def _staging(self) -> Staging:
+        assert self._opened is not None, "open comes first"
+        return self._opened
+
+    def _has_no_rows(self, file: Path, size: int) -> bool:
+        """Whether a file is known to be without rows. Spark writes one for the first partition, if that is empty."""
+        if size == 0:
+            return True
+        if size > SMALL or not file.name.startswith("part-00000-"):
+            return False
+        match self._format:
+            case "parquet":
+                try:
+                    return bool(parquet.read_metadata(file).num_rows == 0)
+                except (pa.ArrowException, OSError):
+                    return False  # encrypted, for instance
+            case "csv":
+                # One line, which is the header. A compressed file has another suffix.
+                end = self._header_end
+                return end is not None and file.suffix == ".csv" and file.read_bytes().count(end) == 1
+            case "json":
+                return False
+            case _:
+                assert_never(self._format)
+
+
+def _local(path: str) -> Path:
+    """The directory that a user named. As in Spark, what follows ``file:`` is taken as it stands, without decoding."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme:
+        return Path(path).absolute()
+    if scheme.lower() != "file":
+        raise InvalidOption(f"files({path}): {scheme} is not supported yet: give a local directory")
+    if not re.fullmatch(r"/(//)?[^/].*", rest):
+        raise InvalidOption(f"files({path}): not a local directory: write file:///path")
+    return Path("/" + rest.lstrip("/"))
+
+
+def _header_end(format: Format, options: Mapping[str, Option]) -> bytes | None:  # noqa: A002 - as in ``files``
+    """What ends the header of a CSV file; None if there is no header, or if nobody knows how it is written."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    plain = not given.keys() & {"encoding", "charset"}
+    if format == "csv" and plain and given.get("header", "").lower() == "true":
+        return given.get("linesep", "\n").encode()
+    return None
+
+
+@contextmanager
+def _external(what: str) -> Iterator[None]:
+    """What the file system refuses may go well another time."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename}"
+        raise ExternalError(f"{what}: {reason}: see that the file system is there and has room") from error

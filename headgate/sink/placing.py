@@ -1,0 +1,88 @@
+"""The commit of a file sink: sealed files are put in place.
+
+One rule: first see that everything that was sealed is there, then note that the commit has begun, and only then rename.
+So whoever finds the note knows that a file which no longer waits was put in place, even if its reader has taken it
+away since; and if there is no note, that a file which neither waits nor stands in its place is lost.
+
+If we die before the note, nothing has happened; after it, or between two renames, the next commit renames the rest;
+after the last rename, it only removes what is left of the parts.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.errors import BadStorage
+from headgate.sink.handle import SealedTransaction
+from headgate.sink.staging import HIDDEN, Staging, directories, discard, force
+
+
+@dataclass(frozen=True)
+class Move:
+    """One file, on its way into readers' sight."""
+
+    staged: Path
+    final: Path
+    size: int
+
+
+def place(sealed: SealedTransaction, target: Path) -> None:
+    """Commit. Any process may do so at any time, also while another does the same."""
+    staging = Staging(target, sealed.job, sealed.sink)
+    staging.root.stat()  # without it nothing can be said about any file
+    moves = [
+        Move(staging.part(attempt) / file.path, staging.final(attempt, file.path), file.size)
+        for attempt, part in sealed.attempts()
+        for file in part.files
+    ]
+    for move in _begin(staging, sealed, moves):
+        _rename(move)
+    force(directory for directory in directories([move.final for move in moves], top=target) if directory.exists())
+    for attempt, _ in sealed.attempts():
+        discard(staging.part(attempt))
+
+
+def _begin(staging: Staging, sealed: SealedTransaction, moves: list[Move]) -> list[Move]:
+    """The files that wait to be moved, once it is noted that the commit has begun."""
+    mark = (sealed.generation, sealed.checkpoint)
+    noted = staging.newest_commit()
+    waiting: list[Move] = []
+    gone: list[Move] = []
+    for move in moves:
+        (waiting if _waits(sealed, move) else gone).append(move)
+    # Commits come in order. So if a later one is noted and yet something waits, the note is from an earlier life of a
+    # job whose storage was begun anew since, with lower numbers: it says nothing about this commit.
+    if noted is not None and (noted == mark or (noted > mark and not waiting)):
+        return waiting
+    lost = [move for move in gone if not move.final.exists()]
+    if not lost:
+        staging.remember(mark)
+        return waiting
+    if staging.newest_commit() != noted:
+        return _begin(staging, sealed, moves)  # another process has begun this commit since we looked
+    raise BadStorage(
+        f"sink {sealed.sink}: {len(lost)} of {len(moves)} files that checkpoint {sealed.checkpoint} sealed are neither "
+        f"staged nor committed, the first is {lost[0].staged}: put {HIDDEN} back as it was, or the sink's path"
+    )
+
+
+def _waits(sealed: SealedTransaction, move: Move) -> bool:
+    try:
+        size = move.staged.stat().st_size
+    except FileNotFoundError:
+        return False
+    if size != move.size:
+        raise BadStorage(
+            f"sink {sealed.sink}: {move.staged} has {size} bytes, checkpoint {sealed.checkpoint} sealed {move.size}: "
+            "it is not committed; restore it from a copy"
+        )
+    return True
+
+
+def _rename(move: Move) -> None:
+    move.final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        move.staged.replace(move.final)
+    except FileNotFoundError:
+        # Another process that commits the same has moved it, or else the directory was removed under our hands.
+        if move.staged.exists():
+            raise

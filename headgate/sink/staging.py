@@ -1,0 +1,168 @@
+"""Where the files of a sink wait until they are committed.
+
+::
+
+    <target>/_headgate/<job>.<sink>/
+        committed.json                  the newest commit that has begun
+        g<generation>/b<batch>-r<run>/  one part: what one run wrote for one batch
+
+One rule: a file gets into readers' sight by a rename and in no other way. Names that begin with ``_`` are passed over
+by Spark, Hive and Arrow when they read the target directory.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
+from headgate.errors import BadStorage
+from headgate.sink.api import Attempt
+
+HIDDEN = "_headgate"
+MARKER = "committed.json"
+VERSION = 1
+
+_NEW_MARKER = ".committed-"
+_GENERATION = re.compile(r"g(\d+)")
+_PART = re.compile(r"b(\d+)-r(\d+)")
+
+Mark = tuple[Generation, CheckpointId]
+"""Which commit. Commits of one sink come in this order."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The staging directory of one sink of one job. Several may lie in one target."""
+
+    target: Path
+    job: str
+    sink: SinkId
+
+    @cached_property
+    def label(self) -> str:
+        """The sink's name among all sinks of all jobs, fit for a file name."""
+        return f"{_escape(self.job)}.{_escape(self.sink)}"
+
+    @cached_property
+    def root(self) -> Path:
+        """The directory."""
+        return self.target / HIDDEN / self.label
+
+    def part(self, attempt: Attempt) -> Path:
+        """Where an attempt writes."""
+        return self.root / f"g{attempt.generation}" / f"b{attempt.batch}-r{attempt.run}"
+
+    def final(self, attempt: Attempt, path: str) -> Path:
+        """Where a file of a part goes: the same place for every commit, and for no other file ever.
+
+        Spark's own name has an id in it that is new with every write. So a job that begins anew, with numbers that
+        were there before, does not write over what it wrote in its earlier life.
+        """
+        *subdirectories, name = path.split("/")
+        unique = f"part-{self.label}-g{attempt.generation}-b{attempt.batch}-{name.removeprefix('part-')}"
+        return self.target.joinpath(*subdirectories, unique)
+
+    def attempts(self) -> list[Attempt]:
+        """All parts that are there. What is not named like a part is not ours, and is left alone."""
+        return [
+            Attempt(self.job, self.sink, generation, Batch(int(match[1])), Run(int(match[2])))
+            for generation in self._generations()
+            for name in _names(self.root / f"g{generation}")
+            if (match := _PART.fullmatch(name))
+        ]
+
+    def newest_commit(self) -> Mark | None:
+        """What ``remember`` remembered last."""
+        path = self.root / MARKER
+        try:
+            fields = json.loads(path.read_bytes())
+            version, generation, checkpoint = fields["version"], fields["generation"], fields["checkpoint"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadStorage(f"{path} cannot be read ({error}): restore it from a copy") from error
+        if version != VERSION:
+            raise BadStorage(f"{path} has format {version!r}, known is {VERSION}: use the Headgate that wrote it")
+        return Generation(int(generation)), CheckpointId(int(checkpoint))
+
+    def remember(self, mark: Mark) -> None:
+        """Remember that a commit has begun. Atomic: who reads at the same time finds the old mark or the new one."""
+        fields = {"version": VERSION, "generation": mark[0], "checkpoint": mark[1]}
+        new = self.root / f"{_NEW_MARKER}{uuid4().hex}"
+        with new.open("x") as file:
+            json.dump(fields, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.root / MARKER)
+
+    def tidy(self, below: Generation) -> None:
+        """Remove what earlier generations leave besides their parts. What is not ours stays."""
+        for generation in self._generations():
+            if generation < below:
+                with suppress(OSError):
+                    (self.root / f"g{generation}").rmdir()
+        for name in _names(self.root):
+            if name.startswith(_NEW_MARKER):  # somebody did not live to put it in place
+                (self.root / name).unlink(missing_ok=True)
+
+    def _generations(self) -> list[Generation]:
+        matches = [_GENERATION.fullmatch(name) for name in _names(self.root)]
+        return [Generation(int(match[1])) for match in matches if match]
+
+
+def data_files(part: Path) -> Iterator[tuple[str, int]]:
+    """The data files of a part: path and size. Checksums and the like are left out."""
+    pending = [""]
+    while pending:
+        below = pending.pop()
+        with os.scandir(part / below) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    if "=" in entry.name:
+                        pending.append(f"{below}{entry.name}/")
+                elif not entry.name.startswith((".", "_")):
+                    yield below + entry.name, entry.stat().st_size
+
+
+def directories(files: Iterable[Path], *, top: Path) -> set[Path]:
+    """The directories that these files lie in, up to and with ``top``."""
+    return {directory for file in files for directory in file.parents if directory.is_relative_to(top)}
+
+
+def discard(directory: Path) -> None:
+    """Remove a directory with all that is in it, if it is there."""
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        if directory.exists():
+            raise  # somebody else is at it too: not known to be gone
+
+
+def force(paths: Iterable[Path]) -> None:
+    """Have the file system write these files or directories to the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in directory.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _escape(name: str) -> str:
+    """A name as part of a file name. Two names are never escaped to the same, nor can one contain the separator."""
+    return quote(name, safe="").replace(".", "%2E")

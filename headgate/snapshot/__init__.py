@@ -1,0 +1,12 @@
+"""Snapshots by reference.
+
+One rule: a snapshot names files that never change, each with its size and checksum; nothing is copied that is already
+where it must be.
+
+``files``    the facts about one file, and how they are checked
+``take``     the files of a task at a committed batch, made durable in the storage
+``rebuild``  a task's directory, and what is in flight to it, from the files of a checkpoint
+``savepoint`` a copy that stands on its own, and can be carried away and brought back
+
+Not here: when a snapshot is taken (``headgate.core``), and which files of Spark's make one (``headgate.layout``).
+"""

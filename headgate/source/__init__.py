@@ -1,0 +1,19 @@
+"""Where records come from.
+
+One rule: what was read between two offsets is read again, the same, whenever somebody goes back there; a source that
+cannot do that says so (``replayable``).
+
+``api``         what a source is
+``generator``   rows that are made up, each one computed from its number
+``logdir``      a directory to which files are added
+``listing``     the files of such a directory, in order
+``rows``        the rows of such a file
+
+Not here: channels between tasks, which ``headgate.channel`` reads; when a source is read, which the job says.
+"""
+
+from headgate.source.api import Source
+from headgate.source.generator import Generator, generator
+from headgate.source.logdir import LogDirectory, log_directory
+
+__all__ = ["Generator", "LogDirectory", "Source", "generator", "log_directory"]

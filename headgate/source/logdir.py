@@ -1,0 +1,336 @@
+"""A source that reads a directory to which files are added.
+
+One rule: the rows of all files, in the order of their names, are one sequence that only ever grows at its end. An
+offset is a place in it: after so many rows of that file, which is the so-manieth. Whatever would change the sequence
+before an offset (a file that comes late, is gone, or is another) is an error, and no row is skipped.
+
+``LogFiles`` and ``LogReader`` run in other processes: the planner half beside the driver, ``read`` on the executors.
+Both get all they need to know as options.
+"""
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from headgate.errors import BadStorage, InvalidOption
+from headgate.source.api import Source
+from headgate.source.listing import Listing
+from headgate.source.rows import FORMATS, FileIndex, Piece, changed, index, newest, piece, read, size, vanished
+
+FORMAT = "headgate-log-directory"
+IDLE_WAIT_S = 0.08
+"""So long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
+PARTITION_ROWS = 20_000
+"""Fewer rows than this are not worth a partition of their own."""
+
+
+def log_directory(
+    path: str | os.PathLike[str],
+    *,
+    format: str = "json",  # noqa: A002 - as Spark's readers call it
+    schema: str,
+    rows_per_batch: int | None = None,
+    bounded: bool = False,
+) -> "LogDirectory":
+    """Read the files of a directory in the order of their names, and those that come after them.
+
+    A file appears whole (written under another name, then renamed), sorts after all that are there, and never changes
+    or goes away. Names that begin with "." or "_", or end as unfinished files do (".tmp", ".part", "~" ...), are not
+    looked at. The driver and all executors must see the directory under the same path.
+
+    ``format``           "json": an object a line; "csv": one row a line, after a first line with the names of the
+                         columns; "text": a line is a row; "parquet"
+    ``schema``           the columns, as DDL, such as "user STRING, amount DOUBLE, at TIMESTAMP". Other columns of the
+                         files are left out; a field that a JSON object does not have is null. Times in JSON and CSV
+                         carry their zone (2025-01-01T00:00:00Z), or the column is a TIMESTAMP_NTZ
+    ``rows_per_batch``   at most so many rows a batch; None: all that are there
+    ``bounded``          the source ends when all files that are there are read
+    """
+    if format not in FORMATS:
+        raise InvalidOption(f"log_directory: format is {format!r}: give one of {', '.join(FORMATS)}")
+    if rows_per_batch is not None and rows_per_batch < 1:
+        raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch}: it must be 1 or more")
+    return LogDirectory(_local(os.fspath(path)), format, schema, rows_per_batch, bounded=bounded)
+
+
+class LogDirectory(Source):
+    """What ``log_directory`` returns."""
+
+    def __init__(self, path: str, kind: str, schema: str, rows_per_batch: int | None, *, bounded: bool) -> None:
+        self._path = path
+        self._kind = kind
+        self._schema = schema
+        self._rows_per_batch = rows_per_batch
+        self._bounded = bounded
+        self._listing = Listing(path)
+        self._last_file: tuple[str, int] = ("", 0)
+
+    @property
+    def replayable(self) -> bool:
+        """Yes: files do not change."""
+        return True
+
+    def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - any interval will do
+        """Check the schema and the directory, and let Spark read through ``LogReader``."""
+        schema = _checked(self._schema, self._kind)
+        if not self._listing.names() and self._bounded:
+            # Without a batch nobody would ever be asked whether this is the end.
+            raise BadStorage(f"{self._path} holds no files: put them there first, or do not say that it is bounded")
+        spark.dataSource.register(LogFiles)
+        return (
+            spark.readStream.format(FORMAT)
+            .schema(schema)
+            .options(
+                directory=self._path,
+                kind=self._kind,
+                rows_per_batch=str(self._rows_per_batch or ""),
+                partitions=str(spark.sparkContext.defaultParallelism),
+            )
+            .load()
+        )
+
+    def ended(self, offset: str) -> bool:
+        """Whether it is bounded, and ``offset`` is at the end of the last file that is there now."""
+        if not self._bounded:
+            return False
+        position = Position.parse(json.loads(offset))
+        last = self._listing.names()[-1:]
+        if last != [position.file]:
+            return False
+        if self._last_file[0] != position.file:
+            self._last_file = (position.file, index(self._path, position.file, self._kind).rows)
+        return position.row >= self._last_file[1]
+
+    def describe(self) -> str:
+        """Where, in which format, and how much at a time."""
+        limit = "" if self._rows_per_batch is None else f", at most {self._rows_per_batch} rows a batch"
+        end = ", to the end of what is there" if self._bounded else ""
+        return f"log directory {self._path} ({self._kind}{limit}{end})"
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two rows: after ``row`` rows of ``file``, which is the ``files``-th of the directory."""
+
+    file: str = ""
+    row: int = 0
+    files: int = 0
+
+    @classmethod
+    def parse(cls, offset: Mapping[str, object]) -> "Position":
+        """Read an offset of Spark's log."""
+        match offset:
+            case {"file": str(file), "row": int(row), "files": int(files)}:
+                return cls(file, row, files)
+            case _:
+                raise BadStorage(
+                    f"the offset {offset} is not one of a log directory: if the source was exchanged, give it a new uid"
+                )
+
+
+class LogFiles(DataSource):
+    """A log directory, for ``spark.readStream``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name under which Spark knows it."""
+        return FORMAT
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Make a reader; Spark calls this in the planner and for the executors."""
+        return LogReader(dict(self.options), schema)
+
+
+class Pieces(InputPartition):
+    """Pieces of some files, for one piece of work."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = tuple(pieces)
+
+
+class LogReader(DataSourceStreamReader):
+    """The planner's half keeps what it knows of files; ``read`` on an executor uses the options alone."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._directory = options["directory"]
+        self._kind = options["kind"]
+        self._rows_per_batch = int(options["rows_per_batch"] or 0)
+        self._partitions = int(options["partitions"])
+        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._listing = Listing(self._directory)
+        self._names: list[str] = []
+        self._known: dict[str, FileIndex] = {}
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
+        """Before the first row of the first file."""
+        return asdict(Position())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What ``latestOffset`` is asked to keep to."""
+        return ReadMaxRows(self._rows_per_batch) if self._rows_per_batch else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802 - Spark's name
+        """Go on as far as the limit allows. With nothing to read, wait a little for a file."""
+        position = Position.parse(start)
+        wait_s = 0.0 if self._left(position) else IDLE_WAIT_S
+        self._check(self._listing.wait_past(position.file, wait_s), position)
+        room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return asdict(self._advanced(position, room))
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
+        """Share out the rows between two offsets, which may be those of a batch that is done again."""
+        first, last = Position.parse(start), Position.parse(end)
+        names = self._listing.names()
+        self._check(names, first)
+        self._check(names, last)
+        self._left(last)
+        ranges = []
+        for number in range(max(first.files, 1), last.files + 1):
+            file = names[number - 1]
+            begin = first.row if number == first.files else 0
+            stop = last.row if number == last.files else self._index(file).rows
+            ranges.append((file, begin, stop))
+        return [Pieces(pieces) for pieces in self._packed(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, on an executor."""
+        assert isinstance(partition, Pieces)
+        for wanted in partition.pieces:
+            yield from read(self._directory, wanted, self._kind, self._schema)
+
+    def commit(self, end: dict[str, object]) -> None:
+        """Forget what nobody will ask for again."""
+        position = Position.parse(end)
+        self._known = {file: known for file, known in self._known.items() if file >= position.file}
+
+    def _index(self, file: str) -> FileIndex:
+        """What is known of a file, which must be what it was."""
+        known = self._known.get(file)
+        if known is None:
+            known = self._known[file] = index(self._directory, file, self._kind)
+        elif size(self._directory, file) != known.size:
+            raise changed(self._directory, file)
+        return known
+
+    def _left(self, position: Position) -> int:
+        """How many rows of its file are after a position."""
+        left = self._index(position.file).rows - position.row if position.files else 0
+        if left < 0:
+            raise changed(self._directory, position.file)
+        return left
+
+    def _check(self, names: list[str], position: Position) -> None:
+        """See to it that the files through a position are those that were read."""
+        if position.files:
+            same = names is self._names or names[: position.files] == self._names[: position.files]
+            if names[position.files - 1 : position.files] != [position.file] or (self._names and not same):
+                raise _disturbed(self._directory, self._names, names, position)
+        self._names = names
+
+    def _advanced(self, position: Position, room: int | None) -> Position:
+        """Go on from a position by ``room`` rows, or to the end of what is there."""
+        for number in range(max(position.files, 1), len(self._names) + 1):
+            if room == 0:
+                break
+            file = self._names[number - 1]
+            begin = position.row if number == position.files else 0
+            rows = self._index(file).rows - begin
+            taken = rows if room is None else min(rows, room)
+            position = Position(file, begin + taken, number)
+            room = None if room is None else room - taken
+        return position
+
+    def _packed(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[Sequence[Piece]]:
+        """Cut and join ranges of rows into equal shares: one for each core, or fewer if there is little to do."""
+        total = sum(stop - begin for _, begin, stop in ranges)
+        shares = min(self._partitions, -(-total // PARTITION_ROWS))
+        share: list[Piece] = []
+        room = full = -(-total // max(shares, 1))
+        for file, begin, stop in ranges:
+            while begin < stop:
+                taken = min(stop - begin, room)
+                share.append(piece(self._directory, file, self._index(file), begin, begin + taken))
+                begin, room = begin + taken, room - taken  # noqa: PLW2901 - the range is used up
+                if room == 0:
+                    yield share
+                    share, room = [], full
+        if share:
+            yield share
+
+
+def _disturbed(directory: str, known: list[str], names: list[str], position: Position) -> BadStorage:
+    """Say which file came late or is gone. A planner that has just started knows only how many there were."""
+    through = names[: bisect_right(names, position.file)]
+    gone = sorted(set(known[: position.files]) - set(through))
+    if gone or position.file not in through:
+        return vanished(directory, f"{(gone or [position.file])[0]!r} is")
+    if len(through) < position.files:
+        missing = position.files - len(through)
+        return vanished(directory, f"of the {position.files} files up to {position.file!r}, {missing} are")
+    late = sorted(set(through) - set(known)) if known else [newest(directory, through[:-1])]
+    return BadStorage(
+        f"{directory}: {late[0]!r} came late: it sorts before {position.file!r}, which was read already: "
+        f"move it out, and give it a name that sorts after all others"
+    )
+
+
+def _checked(ddl: str, kind: str) -> StructType:
+    """Read the schema, and refuse what cannot be read from such files."""
+    try:
+        schema = StructType.fromDDL(ddl)
+    except PySparkException:
+        schema = None
+    if not isinstance(schema, StructType):
+        raise InvalidOption(
+            f"log_directory: the schema {ddl!r} is not one: give columns, such as 'user STRING, amount DOUBLE'"
+        )
+    if '"nullable":false' in schema.json():
+        raise InvalidOption(f"log_directory: in the schema {ddl!r} a column is NOT NULL: files cannot promise that")
+    if kind == "text" and [field.dataType for field in schema] != [StringType()]:
+        raise InvalidOption(f"log_directory: the schema {ddl!r} does not fit text: give one column, 'line STRING'")
+    for field in schema:
+        if kind != "parquet" and not _written_as_text(field.dataType, nested=kind == "json"):
+            raise InvalidOption(
+                f"log_directory: {kind} cannot hold the column {field.name!r}, {field.dataType.simpleString()}: "
+                f"declare it as what the file says, such as STRING, and convert it in the job"
+            )
+    return schema
+
+
+def _written_as_text(kind: DataType, *, nested: bool) -> bool:
+    if isinstance(kind, ArrayType):
+        return nested and _written_as_text(kind.elementType, nested=True)
+    if isinstance(kind, StructType):
+        return nested and all(_written_as_text(field.dataType, nested=True) for field in kind)
+    return isinstance(kind, StringType | BooleanType | NumericType | DateType | TimestampType | TimestampNTZType)
+
+
+def _local(path: str) -> str:
+    """The absolute path of a directory given as a path or as a ``file:`` URI."""
+    if path.startswith("file:"):
+        return unquote(urlsplit(path).path)
+    if "://" in path:
+        raise InvalidOption(f"log_directory: {path} is not a local directory: mount it, and give the path")
+    return str(Path(path).absolute())

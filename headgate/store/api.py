@@ -1,0 +1,99 @@
+"""What Headgate needs of a storage: five verbs over paths, and two that move whole files.
+
+One rule: whatever can be read is whole. A value appears at its path complete and durable, or it does not appear, and
+that holds when the process is killed at any point. All else may go wrong: a call that failed may have had its effect.
+
+Paths are relative, of parts joined by ``/``. Folders are not things of their own: they come with the first value below
+them, and an empty one does not show.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from headgate.errors import HeadgateError, InvalidOption
+
+TEMPORARY = ".headgate-tmp-"
+"""How the names of unfinished files begin. A process that was killed leaves them; they are never listed."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One value in a storage, as a listing shows it."""
+
+    path: str
+    size: int
+
+
+class Missing(HeadgateError):
+    """There is nothing at a path. For whoever asked to judge: it may be news, or quite in order."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"there is nothing at {self.where}"
+
+
+class Store(Protocol):
+    """A storage. Any number of processes and threads may use it at once.
+
+    ``ExternalError`` when the storage is away, busy or full; ``BadStorage`` when only the user can help: no right to
+    use it, or a file where a folder should be.
+    """
+
+    @property
+    def uri(self) -> str:
+        """Where it is, in the words of a user."""
+
+    @property
+    def local_root(self) -> Path | None:
+        """The folder that it is, if it is one on this machine."""
+
+    def read(self, path: str) -> bytes:
+        """The value at a path, as some ``put`` or ``create_if_absent`` left it. ``Missing`` if there is none."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Set the value at a path, durably.
+
+        Readers see the old value or the new one and nothing between. Of two that put at once, one comes last.
+        """
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        """Set the value at a path that has none. False if it has one, which stays as it is.
+
+        Of any number that try at once, in any processes, one wins. Whoever is told either answer can rely on the
+        value being durable. Everything that Headgate promises rests on this verb.
+        """
+
+    def list(self, prefix: str = "", *, depth: int | None = None) -> Iterator[Entry]:
+        """All values below a folder, in no order; those more than ``depth`` parts below it are left out.
+
+        What was there throughout is shown. What comes or goes meanwhile may be shown or not.
+        """
+
+    def delete(self, *paths: str) -> None:
+        """Remove values, durably. A path that has none is no error."""
+
+    def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
+        """``put`` of a whole file of this machine. ``Missing`` if there is no such file.
+
+        ``link`` says that the file will never change: where it is on the storage's own file system it then gets a
+        second name instead of a copy.
+        """
+
+    def copy_out(self, path: str, local: Path, *, link: bool = False) -> None:
+        """Bring a value to a file of this machine, whole, in place of what is there. ``Missing`` if there is none.
+
+        ``link`` as in ``copy_in``. Not durable: whoever needs the file after a crash of the machine copies it again.
+        """
+
+
+def check_path(path: str) -> str:
+    """The path, if it can be one. One that leads out of the storage, or to an unfinished file, cannot."""
+    for part in path.split("/"):
+        if part in {"", ".", ".."} or "\0" in part or part.startswith(TEMPORARY):
+            raise InvalidOption(f"{path!r} is no path in a storage: {part!r} cannot be a name, choose another")
+    return path

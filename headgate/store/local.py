@@ -1,0 +1,224 @@
+"""A storage that is a folder on this machine.
+
+One rule: a value is written under a temporary name, flushed to the disk, and only then given its own name: by a rename
+that replaces, or by a link that fails where something is. The folder is flushed too, since that is where names are.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from headgate.errors import BadStorage, ExternalError, HeadgateError
+from headgate.store.api import TEMPORARY, Entry, Missing, check_path
+
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+"""A link cannot be made here, and a copy can: another file system, one without links, or too many of them."""
+
+
+class LocalStore:
+    """The storage in the folder ``root``, which is made with the first value in it. Links are not followed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+
+    @property
+    def uri(self) -> str:
+        """``file://`` and the folder's path."""
+        return f"file://{self._root}"
+
+    @property
+    def local_root(self) -> Path:
+        """The folder."""
+        return self._root
+
+    def read(self, path: str) -> bytes:
+        """See ``Store.read``."""
+        target = self._at(path)
+        with reporting(target):
+            try:
+                return target.read_bytes()
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                raise Missing(str(target)) from None
+
+    def put(self, path: str, data: bytes) -> None:
+        """See ``Store.put``."""
+        target = self._at(path)
+        with reporting(target), temporary(target) as temp:
+            _write(temp, data)
+            publish(temp, target)
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        """See ``Store.create_if_absent``."""
+        target = self._at(path)
+        with reporting(target), temporary(target) as temp:
+            _write(temp, data)
+            return publish_if_absent(temp, target)
+
+    def list(self, prefix: str = "", *, depth: int | None = None) -> Iterator[Entry]:
+        """See ``Store.list``."""
+        top = self._at(prefix) if prefix else self._root
+        folders = [(str(top), f"{prefix}/" if prefix else "", 1)]
+        while folders:
+            folder, path, level = folders.pop()
+            with reporting(folder):
+                for found in _scan(folder):
+                    if found.is_dir(follow_symlinks=False):
+                        if depth is None or level < depth:
+                            folders.append((found.path, f"{path}{found.name}/", level + 1))
+                    elif found.is_file(follow_symlinks=False) and not found.name.startswith(TEMPORARY):
+                        with suppress(FileNotFoundError):  # it went meanwhile
+                            yield Entry(f"{path}{found.name}", found.stat(follow_symlinks=False).st_size)
+
+    def delete(self, *paths: str) -> None:
+        """See ``Store.delete``. Each folder is flushed once, so many paths at once cost little."""
+        folders: dict[Path, None] = {}
+        for path in paths:
+            target = self._at(path)
+            with reporting(target), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                target.unlink()
+                folders[target.parent] = None
+        for folder in folders:
+            with reporting(folder), suppress(FileNotFoundError):
+                sync(folder)
+
+    def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
+        """See ``Store.copy_in``."""
+        target = self._at(path)
+        with reporting(f"{target} (from {local})"), temporary(target) as temp:
+            _duplicate(local, temp, link=link)
+            sync(temp)
+            publish(temp, target)
+
+    def copy_out(self, path: str, local: Path, *, link: bool = False) -> None:
+        """See ``Store.copy_out``."""
+        source = self._at(path)
+        with reporting(f"{local} (from {source})"), temporary(local) as temp:
+            _duplicate(source, temp, link=link)
+            temp.replace(local)
+
+    def _at(self, path: str) -> Path:
+        return self._root / check_path(path)
+
+
+# -- steps that end in a durable name; also used where Hadoop's own are too weak ------------------------------------
+
+
+@contextmanager
+def temporary(target: Path) -> Iterator[Path]:
+    """A name beside ``target`` that nobody else uses, and that is gone afterwards."""
+    temp = target.with_name(f"{TEMPORARY}{uuid4().hex}")
+    try:
+        yield temp
+    finally:
+        # Also after a rename: between two names of one file it does nothing, and leaves both.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            temp.unlink()
+
+
+def publish(temp: Path, target: Path) -> None:
+    """Give a flushed file its name, in place of what had it."""
+    temp.replace(target)
+    sync(target.parent)
+
+
+def publish_if_absent(temp: Path, target: Path) -> bool:
+    """Give a flushed file its name, if that is free."""
+    created = True
+    try:
+        os.link(temp, target)
+    except FileExistsError:
+        created = False
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        raise BadStorage(f"{target.parent} cannot be used: it has no hard links; use another file system") from error
+    # Also when it was taken: whoever took it may have died before this line.
+    sync(target.parent)
+    return created
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def reporting(where: Path | str) -> Iterator[None]:
+    """Say in one line what the system says in a number."""
+    try:
+        yield
+    except OSError as error:
+        raise _told(error, where) from error
+
+
+# -- helpers -------------------------------------------------------------------------------------------------------
+
+
+def _told(error: OSError, where: Path | str) -> HeadgateError:
+    why = (error.strerror or str(error)).lower()
+    if error.errno in _FORBIDDEN:
+        return BadStorage(f"{where} cannot be used: {why}; give this user the right to read and write there")
+    if error.errno in _IN_THE_WAY:
+        return BadStorage(f"{where} cannot be used: a file is where a folder should be, or the other way round ({why})")
+    if error.errno in _FULL:
+        return ExternalError(f"{where} could not be written: {why}; make room there")
+    return ExternalError(f"{where} could not be reached: {why}")
+
+
+def _write(temp: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        handle = os.open(temp, flags, 0o666)
+    except FileNotFoundError:
+        _make_folders(temp.parent)
+        handle = os.open(temp, flags, 0o666)
+    with open(handle, "wb", buffering=0) as file:  # noqa: PTH123 - of a handle, which no path opens like this
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(handle)
+
+
+def _make_folders(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    sync(folder.parent)
+
+
+def _duplicate(source: Path, temp: Path, *, link: bool) -> None:
+    if not source.is_file():
+        raise Missing(str(source))
+    _make_folders(temp.parent)
+    if link:
+        try:
+            os.link(source, temp)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+        else:
+            return
+    shutil.copyfile(source, temp)
+
+
+def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder. Nothing if it is not there, or is none."""
+    try:
+        found = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with found:
+        yield from found

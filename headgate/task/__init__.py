@@ -1,0 +1,12 @@
+"""Tasks: Spark streaming queries that work under orders.
+
+One rule: a task does what it is told and says what happened; it decides nothing. What it says of a batch, it says once
+Spark's own files show it.
+
+``session``  the Spark session and what Headgate needs set in it
+``query``    one run of one task: start, hook, stop, drain
+``listener`` Spark's events, handed to the run they are about
+``failure``  who must act on a failure
+
+Not here: what a query reads and writes (handed in by ``run``), and the layout of Spark's files (``headgate.layout``).
+"""

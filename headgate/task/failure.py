@@ -1,0 +1,40 @@
+"""Who must act on a failure of a query.
+
+One rule: a restart strategy sees only the class, so the class errs on the side of trying again: only what will surely
+fail in the same way, because Spark refused the query itself, is the user's.
+"""
+
+import re
+
+from headgate.core.restart import Failure, FailureClass
+from headgate.errors import UserError
+
+LOST = re.compile(r"ExecutorLostFailure|executor \S+ (exited|lost)|Slave lost|Worker lost|Executor heartbeat timed out")
+REFUSED = re.compile(
+    r"AnalysisException|ParseException|STATE_STORE_\w*SCHEMA\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|"
+    r"UNSUPPORTED_STREAMING_OPERATION|PythonDataSourceError.*BadStorage"
+)
+MESSAGE_MAX = 300
+
+
+def classify(text: str, cause: BaseException | None = None) -> Failure:
+    """The class of a failure, from what Spark says and, if the hook raised it, from the error itself."""
+    message = shorten(str(cause)) if cause is not None else shorten(text)
+    if isinstance(cause, UserError):
+        return Failure(FailureClass.USER, message)
+    seen = f"{text}\n{cause}"
+    if LOST.search(seen):
+        return Failure(FailureClass.LOST_EXECUTOR, message)
+    if REFUSED.search(text.split("\n", 1)[0]):
+        return Failure(FailureClass.USER, message)
+    return Failure(FailureClass.EXTERNAL, message)
+
+
+def shorten(text: str) -> str:
+    """The line of a long account that says what happened: the last one that names an error, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "no reason given"
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupted)\b.*:", line)]
+    line = named[-1] if named else lines[0]
+    return line if len(line) <= MESSAGE_MAX else line[: MESSAGE_MAX - 1] + "…"

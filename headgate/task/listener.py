@@ -1,0 +1,78 @@
+"""Spark's events, handed to the run of a query that they are about.
+
+One rule: an event is a hint that something has happened; whoever gets it looks at Spark's files to see what.
+"""
+
+import contextlib
+import threading
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
+
+
+class Heard(Protocol):
+    """What a run wants to hear."""
+
+    def progressed(self, progress: Any) -> None:
+        """A batch is over."""
+
+    def terminated(self, exception: str | None) -> None:
+        """The query has come to its end."""
+
+
+class Listener(StreamingQueryListener):
+    """One listener for all queries of a session. Runs are found by the id that Spark gives them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Begin to listen."""
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._runs: dict[str, Heard] = {}
+        self._early: dict[str, list[Any]] = {}
+        spark.streams.addListener(self)
+
+    def close(self) -> None:
+        """Listen no more."""
+        with contextlib.suppress(Exception):  # The session may be gone.
+            self._spark.streams.removeListener(self)
+
+    def follow(self, run_id: str, run: Heard) -> None:
+        """Hand over the events of a run, also those that came before anybody knew its id."""
+        with self._lock:
+            self._runs[run_id] = run
+            early = self._early.pop(run_id, [])
+        for event in early:
+            self._hand_over(run, event)
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Not needed: the run knows."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Not needed: nothing has happened."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """A batch is over."""
+        self._take(str(event.progress.runId), event)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """A query has come to its end."""
+        run_id = str(event.runId)
+        self._take(run_id, event)
+        with self._lock:
+            self._runs.pop(run_id, None)
+
+    def _take(self, run_id: str, event: Any) -> None:
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is None:
+                if len(self._early) < 64:  # Queries of the user's own are nobody's.
+                    self._early.setdefault(run_id, []).append(event)
+                return
+        self._hand_over(run, event)
+
+    def _hand_over(self, run: Heard, event: Any) -> None:
+        if hasattr(event, "progress"):
+            run.progressed(event.progress)
+        else:
+            run.terminated(event.exception)

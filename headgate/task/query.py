@@ -1,0 +1,314 @@
+"""One run of one task: a Spark streaming query, its hook, and what it tells.
+
+One rule: a batch is committed when Spark's commit log says so, whatever else was heard; and before anybody is told, its
+outputs are made visible (``on_commit``), so that whoever hears of a batch can read it.
+
+Orders come from the lane of the task, one at a time. The hook runs in Spark's own thread of the query, the listener in
+another; they share what is guarded by ``_lock``.
+"""
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.streaming import StreamingQuery
+
+from headgate import layout
+from headgate.core.events import (
+    BatchCommitted,
+    BatchEntered,
+    Event,
+    OutputsWritten,
+    Reported,
+    SourceEnded,
+    TaskEnded,
+    TaskFailed,
+    TaskStarted,
+)
+from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskId
+from headgate.core.records import Boundary
+from headgate.core.restart import Failure
+from headgate.task.failure import classify
+from headgate.task.listener import Listener
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a run of a task is to do. All callables are called on this machine."""
+
+    generation: Generation
+    task: TaskId
+    run: Run
+    name: str
+    directory: Path
+    """Spark's checkpoint directory for the task."""
+    channels: tuple[ChannelId, ...]
+    """Inputs, in the order of the graph."""
+    begin: tuple[Batch, ...]
+    """Where the inputs stood before the first batch."""
+    inputs: Callable[[], list[DataFrame]]
+    """The sources and channels that the query reads: apart, so that a batch can be run without its input."""
+    output: Callable[[list[DataFrame]], DataFrame]
+    """What comes out of the query, given its inputs."""
+    write: Callable[[DataFrame, Batch], None]
+    """Execute the batch's plan exactly once and write what comes out."""
+    on_commit: Callable[[Batch], None]
+    """Make what a committed batch wrote visible. Repeats are harmless."""
+    on_stop: Callable[[], None]
+    """Let nobody of this run wait any longer."""
+    source_ended: Callable[[layout.Offsets], bool]
+    output_mode: str
+    trigger_ms: int | None
+    stateful: bool
+
+
+class Stopped(Exception):
+    """Raised in the hook when the run is being stopped."""
+
+
+class Query:
+    """One run. ``tell`` takes facts, from any thread."""
+
+    def __init__(
+        self, work: Work, listener: Listener, tell: Callable[[Event], None], measure: Callable[[str, float, Any], None]
+    ) -> None:
+        """A run that has not started."""
+        self.work = work
+        self._listener = listener
+        self._tell = tell
+        self._measure = measure
+        self._lock = threading.Condition()
+        self._admitted = NO_BATCH
+        self._waiting: Batch | None = None
+        self._stopping = False
+        self._known = NO_BATCH
+        self._source_ended = False
+        self._ended = False
+        self._failure: Failure | None = None
+        self._cause: BaseException | None = None
+        self._query: StreamingQuery | None = None
+        self._final = False
+        self._over = threading.Event()
+        self._skipping: Batch | None = None
+        self.up = False
+
+    # -- orders --------------------------------------------------------------------------------------------------------
+
+    def start(self, *, skip: bool = False) -> None:
+        """Bring the query up. With ``skip``, run the batch that was under way without its input first."""
+        work = self.work
+        try:
+            self._commit_through(layout.committed(work.directory), tell=False)
+            if skip and layout.planned(work.directory) > layout.committed(work.directory):
+                self._leave_out(layout.planned(work.directory))
+            self._launch()
+        except Exception as error:  # noqa: BLE001 - whatever keeps a query from starting is its failure
+            self._fail(classify(f"{type(error).__name__}: {error}", error))
+            return
+        self.up = True
+        self._tell(TaskStarted(work.generation, work.task, work.run, self.boundary()))
+
+    def admit(self, batch: Batch) -> None:
+        """Let a batch go on from the hook."""
+        with self._lock:
+            self._admitted = max(self._admitted, batch)
+            self._lock.notify_all()
+
+    def interrupt(self) -> None:
+        """Let nothing of this run wait any longer: it is about to be stopped. May be called from any thread."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify_all()
+        self.work.on_stop()
+
+    def stop(self) -> None:
+        """Stop as soon as Spark lets go."""
+        self._halt()
+        with self._lock:
+            if self._ended or self._failure is not None:
+                return
+            self._ended = True
+        self._tell(TaskEnded(self.work.generation, self.work.task, self.work.run, self.boundary()))
+
+    def drain(self) -> None:
+        """Nothing more will come: finish the batch under way, let time run out for stateful operators, and stop."""
+        work = self.work
+        with self._lock:
+            if self._final or self._ended or self._failure is not None:
+                return
+            self._final = True
+        self._halt()
+        with self._lock:
+            if self._failure is not None:
+                return
+        try:
+            if work.stateful:
+                layout.plan_last_batch(work.directory)
+            if layout.planned(work.directory) > layout.committed(work.directory):
+                self._launch(available_now=True)
+                self._over.wait()
+        except Exception as error:  # noqa: BLE001 - as in start
+            self._fail(classify(f"{type(error).__name__}: {error}", error))
+        with self._lock:
+            if self._failure is not None or layout.planned(work.directory) > layout.committed(work.directory):
+                return  # It failed, or was interrupted: either way somebody has been told, or wants no answer.
+            self._ended = True
+        self._commit_through(layout.committed(work.directory))
+        self._tell(TaskEnded(work.generation, work.task, work.run, self.boundary()))
+
+    def report(self) -> Reported:
+        """All that this run has to say."""
+        self._commit_through(layout.committed(self.work.directory), tell=False)
+        work = self.work
+        with self._lock:
+            return Reported(
+                work.generation,
+                work.task,
+                work.run,
+                self.boundary(),
+                entered=self._waiting,
+                source_ended=self._source_ended,
+                ended=self._ended,
+                failure=self._failure,
+                chance=random.random(),
+            )
+
+    def boundary(self) -> Boundary:
+        """Where the task stands in Spark's files."""
+        return self._boundary_at(layout.committed(self.work.directory))
+
+    # -- the hook ------------------------------------------------------------------------------------------------------
+
+    def _hook(self, frame: DataFrame, number: int) -> None:
+        batch = Batch(number)
+        try:
+            if self._skipping is not None and batch > self._skipping:
+                raise Stopped
+            self._commit_through(Batch(batch - 1))
+            waited = self._enter(batch)
+            begun = time.monotonic()
+            self.work.write(frame, batch)
+            self._measure("write_ms", (time.monotonic() - begun) * 1000, batch)
+            self._measure("wait_ms", waited * 1000, batch)
+        except Stopped:
+            raise
+        except BaseException as error:
+            with self._lock:
+                self._cause = self._cause or error
+            raise
+        self._tell(OutputsWritten(self.work.generation, self.work.task, self.work.run, batch))
+
+    def _enter(self, batch: Batch) -> float:
+        """Say that a batch is in the hook, and wait there until it is admitted."""
+        work = self.work
+        if self._skipping is not None:
+            return 0.0
+        begun = time.monotonic()
+        with self._lock:
+            self._waiting = batch
+        self._tell(BatchEntered(work.generation, work.task, work.run, self._boundary_at(batch)))
+        with self._lock:
+            self._lock.wait_for(lambda: self._stopping or self._admitted >= batch)
+            self._waiting = None
+            if self._stopping:
+                raise Stopped
+        return time.monotonic() - begun
+
+    def _boundary_at(self, batch: Batch) -> Boundary:
+        work = self.work
+        if batch == NO_BATCH:
+            return Boundary(NO_BATCH, work.begin)
+        found = layout.read_offsets(work.directory, batch).positions() if work.channels else {}
+        return Boundary(batch, tuple(found[channel] for channel in work.channels))
+
+    # -- what Spark says -----------------------------------------------------------------------------------------------
+
+    def progressed(self, progress: Any) -> None:
+        """Spark says that a batch is over."""
+        batch = Batch(progress.batchId)
+        self._measure("progress", float(progress.numInputRows), progress)
+        if layout.is_committed(self.work.directory, batch):
+            self._commit_through(batch)
+
+    def terminated(self, exception: str | None) -> None:
+        """Spark says that the query has come to its end."""
+        with self._lock:
+            expected = self._stopping or self._final or self._skipping is not None
+            cause, self._cause = self._cause, None
+        if exception is not None and self._skipping is None and not self._stopping:
+            self._fail(classify(exception, cause))
+        elif exception is None and not expected:
+            self.stop()
+        self._over.set()
+
+    def _commit_through(self, batch: Batch, *, tell: bool = True) -> None:
+        with self._lock:
+            if batch <= self._known:
+                return
+            first = Batch(self._known + 1) if self._known != NO_BATCH else batch
+            for number in range(first, batch + 1):
+                self.work.on_commit(Batch(number))
+            self._known = batch
+            ended = self.work.source_ended(layout.read_offsets(self.work.directory, batch))
+            newly, self._source_ended = ended and not self._source_ended, ended
+        work = self.work
+        if tell:
+            self._tell(BatchCommitted(work.generation, work.task, work.run, self._boundary_at(batch)))
+        if newly:
+            self._tell(SourceEnded(work.generation, work.task, work.run))
+
+    # -- Spark's query -------------------------------------------------------------------------------------------------
+
+    def _launch(self, *, available_now: bool = False, silent: bool = False) -> None:
+        work = self.work
+        self._over.clear()
+        inputs = work.inputs()
+        if silent:
+            inputs = [frame.where(F.rand() < -1) for frame in inputs]
+        writer = (
+            work.output(inputs)
+            .writeStream.foreachBatch(self._hook)
+            .outputMode(work.output_mode)
+            .option("checkpointLocation", str(work.directory))
+            .queryName(work.name)
+        )
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif work.trigger_ms:
+            writer = writer.trigger(processingTime=f"{work.trigger_ms} milliseconds")
+        with self._lock:
+            self._stopping = False
+        self._query = writer.start()
+        self._listener.follow(str(self._query.runId), self)
+
+    def _leave_out(self, batch: Batch) -> None:
+        """At-most-once: run the batch that was under way with nothing in it, so that its input counts as read."""
+        self._skipping = batch
+        self._launch(silent=True)
+        self._over.wait()
+        self._skipping = None
+        if not layout.is_committed(self.work.directory, batch):
+            raise RuntimeError(f"batch {batch} could not be left out")
+        self._commit_through(batch, tell=False)
+
+    def _halt(self) -> None:
+        self.interrupt()
+        query = self._query
+        if query is not None:
+            with contextlib.suppress(Exception):  # A query that is dead already cannot be stopped.
+                query.stop()
+
+    def _fail(self, failure: Failure) -> None:
+        with self._lock:
+            if self._failure is not None or self._ended:
+                return
+            self._failure = failure
+            self.up = True
+        work = self.work
+        self._tell(TaskFailed(work.generation, work.task, work.run, failure, random.random()))
