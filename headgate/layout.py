@@ -38,6 +38,7 @@ from headgate.errors import BadStorage
 FINAL_WATERMARK_MS = 253_402_300_799_000
 """The end of the year 9999: after every event."""
 VERSIONED = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(changelog|zip|delta|snapshot)")
+SCHEMA_PATH = re.compile(r'"file:[^"]*?(/state/[0-9]+/_stateSchema/[^"]*)"')
 BASES = ("zip", "snapshot")
 LISTED = ("SSTs", "logs")
 """Directories of files that count only if a snapshot lists them."""
@@ -135,6 +136,24 @@ def plan_last_batch(query: Path) -> None:
     _write_offsets(query, batch, Offsets(offsets.version, metadata, offsets.sources))
 
 
+def relocate(query: Path) -> list[str]:
+    """Let what describes state point into this directory: Spark writes absolute paths there. Returns what has changed.
+
+    The files are replaced, not written over: they may be links to those of a checkpoint.
+    """
+    changed = []
+    for path in sorted((query / "state").glob("*/_metadata/v2/*")):
+        text = path.read_text(encoding="utf-8")
+        moved = SCHEMA_PATH.sub(
+            lambda match: f'"{query.absolute().as_uri().replace("file://", "file:")}{match[1]}"', text
+        )
+        if moved != text:
+            path.unlink()
+            path.write_text(moved, encoding="utf-8")
+            changed.append(path.relative_to(query).as_posix())
+    return changed
+
+
 def _write_offsets(query: Path, batch: Batch, offsets: Offsets) -> None:
     path = query / "offsets" / str(batch)
     scratch = path.with_name(f".{batch}.headgate.tmp")
@@ -173,7 +192,7 @@ def _stores(state: Path) -> Iterator[tuple[Path, list[str]]]:
     for directory, below, names in os.walk(state):
         below.sort()
         below[:] = [name for name in below if name not in LISTED]
-        visible = sorted(name for name in names if name[0] != ".")
+        visible = sorted(name for name in names if name[0] != "." and not name.endswith(".crc"))
         if visible:
             yield Path(directory), visible
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from headgate.channel.gates import Planner
 from headgate.channel.segments import Segments
@@ -45,7 +45,7 @@ def load(
     spark.dataSource.register(ChannelSource)
     return (
         spark.readStream.format(FORMAT)
-        .schema(schema)
+        .schema(StructType([StructField(field.name, field.dataType, field.nullable) for field in schema]))
         .options(
             directory=str(directory),
             channel=channel,
@@ -100,9 +100,7 @@ class ChannelReader(DataSourceStreamReader):
         """How far the gate is open. Waits a little when there is nothing new."""
         if self._planner is None:
             options = self._options
-            self._planner = Planner(
-                options["gates"], int(options["generation"]), options["reader"], options["channel"]
-            )
+            self._planner = Planner(options["gates"], int(options["generation"]), options["reader"], options["channel"])
         position = Batch(int(start["batch"]))
         return self._offset(max(position, self._planner.through(int(self._options["wait_ms"]))))
 

@@ -91,7 +91,9 @@ class Segments:
         for number in range(after + 1, through + 1):
             entry = self.entry(Batch(number))
             if entry is None:
-                raise BadStorage(f"{self.directory} has no segment of {self.channel} for batch {number}: restore a checkpoint")
+                raise BadStorage(
+                    f"{self.directory} has no segment of {self.channel} for batch {number}: restore a checkpoint"
+                )
             found.append(entry)
         return found
 

@@ -9,9 +9,9 @@ Reading order, which is also the way of a job:
 ``parts``        what a job asks of sources, sinks and state backends
 ``node``         one named step of a job
 ``api``          ``Job`` and ``Stream``: the calls that make nodes
-``processor``    keyed state and timers, over Spark's ``transformWithState``
-``build``        one node applied to data frames
-``analyse``      which operators keep state, and what their rows look like
+``processor``    what users subclass for keyed state and timers, over Spark's ``transformWithState``
+``keyed``        the state that it gets
+``analyse``      which operators keep state, what their rows look like, and how they are evaluated
 ``plan``         operators into tasks, and the channels between them
 ``check``        what Spark would refuse, before anything starts
 ``show``         the plan for people and programs

@@ -11,136 +11,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
-    ListState as SparkListState,
-    MapState as SparkMapState,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
-    ValueState as SparkValueState,
 )
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob
+from headgate.job.keyed import State, as_it_is, zoned
 from headgate.job.settings import Duration, duration_ms
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
-
-
-class ValueState(Generic[V]):
-    """One value for each key."""
-
-    def __init__(self, spark: SparkValueState) -> None:
-        self._spark = spark
-
-    def get(self) -> V | None:
-        """The value, or None if there is none or it has expired."""
-        row = self._spark.get()
-        return None if row is None else row[0]
-
-    def set(self, value: V) -> None:
-        """Keep a value. Its time to live begins anew."""
-        self._spark.update((value,))
-
-    def clear(self) -> None:
-        """Forget the value."""
-        self._spark.clear()
-
-
-class ListState(Generic[V]):
-    """A list of values for each key."""
-
-    def __init__(self, spark: SparkListState) -> None:
-        self._spark = spark
-
-    def get(self) -> list[V]:
-        """The values that have not expired, in the order in which they came."""
-        return [row[0] for row in self._spark.get()]
-
-    def append(self, value: V) -> None:
-        """Add a value at the end."""
-        self._spark.appendValue((value,))
-
-    def set(self, values: Iterable[V]) -> None:
-        """Keep these values instead of what was there."""
-        rows = [(value,) for value in values]
-        if rows:
-            self._spark.put(rows)
-        else:
-            self._spark.clear()
-
-    def clear(self) -> None:
-        """Forget all values."""
-        self._spark.clear()
-
-
-class MapState(Generic[K, V]):
-    """A map for each key."""
-
-    def __init__(self, spark: SparkMapState) -> None:
-        self._spark = spark
-
-    def get(self, key: K) -> V | None:
-        """The value under a key of the map, or None if there is none or it has expired."""
-        row = self._spark.getValue((key,))
-        return None if row is None else row[0]
-
-    def set(self, key: K, value: V) -> None:
-        """Keep a value under a key of the map."""
-        self._spark.updateValue((key,), (value,))
-
-    def remove(self, key: K) -> None:
-        """Forget one key of the map."""
-        self._spark.removeKey((key,))
-
-    def items(self) -> Iterator[tuple[K, V]]:
-        """All keys of the map, with their values."""
-        return ((key[0], value[0]) for key, value in self._spark.iterator())
-
-    def clear(self) -> None:
-        """Forget the whole map."""
-        self._spark.clear()
-
-
-class State:
-    """Where a processor asks for its state, in ``open``.
-
-    A type is written as in SQL (``"double"``, ``"array<string>"``, ``"struct<at: timestamp, value: double>"``) or
-    given as a Spark type. With a ``ttl`` (``"1h"``) a value expires so long after it was last written, and is not seen
-    again from then on; this needs ``time = "processing"``.
-    """
-
-    def __init__(self, handle: StatefulProcessorHandle, time: str) -> None:
-        self._handle = handle
-        self._time = time
-
-    def value(self, name: str, of: str | DataType, *, ttl: Duration | None = None) -> ValueState[Any]:
-        """One value for each key."""
-        return ValueState(self._handle.getValueState(name, _column(of), self._ttl_ms(name, ttl)))
-
-    def list(self, name: str, of: str | DataType, *, ttl: Duration | None = None) -> ListState[Any]:
-        """A list of values for each key. Each value has its own time to live."""
-        return ListState(self._handle.getListState(name, _column(of), self._ttl_ms(name, ttl)))
-
-    def map(
-        self, name: str, key: str | DataType, of: str | DataType, *, ttl: Duration | None = None
-    ) -> MapState[Any, Any]:
-        """A map for each key. Each value has its own time to live."""
-        return MapState(self._handle.getMapState(name, _column(key), _column(of), self._ttl_ms(name, ttl)))
-
-    def _ttl_ms(self, name: str, ttl: Duration | None) -> int | None:
-        if ttl is None:
-            return None
-        if self._time != "processing":
-            raise InvalidJob(f"state {name!r} has a ttl, which goes by the clock: set time = 'processing'")
-        return duration_ms(ttl, name="ttl", example="1h", least=1)
 
 
 @dataclass(frozen=True)
@@ -208,8 +94,8 @@ class Processor(ABC):
     event_time: ClassVar[str] = ""
     """The column of ``output`` that carries event time on, for a watermark further down; only with ``"event"``."""
 
-    def open(self, state: State) -> None:
-        """Ask for state and keep it in ``self``. Runs before anything else, in every worker and once more on the driver.
+    def open(self, state: State) -> None:  # noqa: B027 - one may do without state
+        """Ask for state, and keep it in ``self``. Runs before anything else, in every worker and once on the driver.
 
         The names and types of state must be the same each time: they are checked against what is stored.
         """
@@ -221,10 +107,10 @@ class Processor(ABC):
         Rows come in no certain order. A batch that fails runs again from the state before it.
         """
 
-    def on_timer(self, key: Any, at_ms: int, context: Context) -> Iterable[Row] | None:
+    def on_timer(self, key: Any, at_ms: int, context: Context) -> Iterable[Row] | None:  # noqa: B027 - or timers
         """A timer has come: once, after the rows of the batch. It is gone afterwards."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - or anything to let go
         """Let go of what ``open`` opened. Runs at the end of each partition of a batch that succeeds."""
 
 
@@ -232,10 +118,11 @@ def run_processor(
     frame: DataFrame, processor: Processor, key: str | Sequence[str], output_mode: str = "append"
 ) -> DataFrame:
     """The stream of what ``processor`` yields for ``frame``, keyed by the columns ``key``."""
-    output = _struct(processor.output)
     columns = [key] if isinstance(key, str) else list(key)
+    output = _struct(processor.output)
+    on_spark = _OnSpark(processor, frame.select(*columns).schema, output, plain_key=isinstance(key, str))
     return frame.groupBy(*columns).transformWithState(
-        statefulProcessor=_OnSpark(processor, plain_key=isinstance(key, str), columns=tuple(output.names)),
+        statefulProcessor=on_spark,
         outputStructType=output,
         outputMode=output_mode,
         timeMode=TIME_MODES[processor.time],
@@ -246,13 +133,17 @@ def run_processor(
 class _OnSpark(StatefulProcessor):
     """A processor as Spark calls it."""
 
-    def __init__(self, processor: Processor, *, plain_key: bool, columns: tuple[str, ...]) -> None:
+    def __init__(self, processor: Processor, keys: StructType, output: StructType, *, plain_key: bool) -> None:
         self._processor = processor
+        self._keys = keys
+        self._output = output
         self._plain_key = plain_key
-        self._columns = columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
+        self._names = sorted(self._output.names)
+        self._zoned = zoned(self._output) or as_it_is
+        self._zoned_keys = [zoned(field.dataType) or as_it_is for field in self._keys.fields]
         self._processor.open(State(handle, self._processor.time))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
@@ -271,7 +162,8 @@ class _OnSpark(StatefulProcessor):
         self._processor.close()
 
     def _key(self, key: tuple[Any, ...]) -> Any:
-        return key[0] if self._plain_key else tuple(key)
+        values = tuple(zone(value) for zone, value in zip(self._zoned_keys, key, strict=True))
+        return values[0] if self._plain_key else values
 
     def _context(self, times: TimerValues) -> Context:
         return Context(
@@ -284,18 +176,13 @@ class _OnSpark(StatefulProcessor):
     def _checked(self, rows: Iterable[Row] | None) -> Iterator[Row]:
         """Spark takes columns by name and fills what it does not find with nulls: a slip of the pen must not pass."""
         for row in rows or ():
-            names = getattr(row, "__fields__", None)
-            if names is None or sorted(names) != sorted(self._columns):
+            names = getattr(row, "__fields__", ())
+            if sorted(names) != self._names:
                 raise InvalidJob(
                     f"{type(self._processor).__name__} yielded {row!r}, which does not fit its output "
-                    f"({', '.join(self._columns)}): yield Row(name=value, ...) with exactly these names"
+                    f"({', '.join(self._output.names)}): yield Row(name=value, ...) with exactly these names"
                 )
-            yield row
-
-
-def _column(of: str | DataType) -> str | StructType:
-    """State of one column, as Spark wants it."""
-    return f"value {of}" if isinstance(of, str) else StructType([StructField("value", of)])
+            yield self._zoned(row)
 
 
 def _struct(output: str | StructType) -> StructType:

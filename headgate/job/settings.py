@@ -23,7 +23,9 @@ def duration_ms(value: Duration, *, name: str = "duration", example: str = "10s"
     """The whole milliseconds of a time span. ``name`` and ``example`` are for the message where it is not one."""
     milliseconds = _milliseconds(value)
     if milliseconds is None:
-        raise InvalidOption(f"{name}={value!r} is no duration: write a number with ms, s, min, h or d, {name}={example!r}")
+        raise InvalidOption(
+            f"{name}={value!r} is no duration: write a number with ms, s, min, h or d, {name}={example!r}"
+        )
     if milliseconds < least:
         raise InvalidOption(f"{name}={value!r} is too short: it must be {least} ms or more, {name}={example!r}")
     return milliseconds
@@ -46,14 +48,14 @@ class Checkpointing:
     """
 
     storage: str
-    """Where checkpoints live: a URI that Spark can write (``file``, ``hdfs``, ``s3a``, ``gs``, ``abfs``), or a local path.
+    """Where checkpoints live: any URI that Spark can write (``file``, ``hdfs``, ``s3a``, ``gs``, ``abfs``), or a path.
 
     There is no default: a job that is started again must find the place where it was.
     """
     interval: Duration | None = "10s"
     """From the start of one checkpoint to the start of the next. None: only when asked for, and one at the end."""
     mode: str = "exactly-once"
-    """``exactly-once``, ``at-least-once`` (no task waits for a barrier) or ``at-most-once`` (a failed batch is skipped)."""
+    """``exactly-once``, ``at-least-once`` (no waiting for barriers) or ``at-most-once`` (a failed batch is skipped)."""
     timeout: Duration = "10min"
     """A checkpoint that takes longer is given up."""
     min_pause: Duration = 0
@@ -89,7 +91,7 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
     """The same as the core's settings. Without a restart strategy, delays grow exponentially."""
     c = checkpointing
     modes = {mode.value: mode for mode in Mode}
-    if not isinstance(c.mode, str) or c.mode not in modes:
+    if c.mode not in modes:
         raise InvalidOption(f"mode={c.mode!r} is no guarantee: choose one of {', '.join(map(repr, modes))}")
     align = c.alignment_timeout
     try:

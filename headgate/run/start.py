@@ -18,7 +18,9 @@ from pyspark.sql import SparkSession
 
 from headgate import state as backends
 from headgate.channel.gates import Gates
-from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, SinkId
+from headgate.core.effects import Effect, Tell
+from headgate.core.events import Event, TransactionCommitted
+from headgate.core.ids import CheckpointId, LeaderId, SinkId
 from headgate.core.records import Restore
 from headgate.core.settings import Mode
 from headgate.core.state import JobState, Phase
@@ -31,7 +33,7 @@ from headgate.job.settings import to_core
 from headgate.run import preflight
 from headgate.run.control import ControlServer
 from headgate.run.lanes import Lanes
-from headgate.run.loop import Broken, Loop
+from headgate.run.loop import Broken, Loop, Note
 from headgate.run.perform import Performer
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
@@ -161,9 +163,147 @@ def _run(
     restore = restore or preflight.choose(store, options)
     nodes = job.freeze()
     planned, known = plan_job(job, spark)
-    graph = planned.graph()
-    sinks = {SinkId(node.uid): node.what for node in nodes if node.kind is Kind.SINK}
-    for uid, sink in sinks.items():
-        assert isinstance(sink, TwoPhaseSink)
-        sink.open(SinkContext(job.name, uid))
-    return Running(job, options, on_event, spark, store, planned, known).lead(restore)
+    for node in nodes:
+        if isinstance(node.what, TwoPhaseSink):
+            node.what.open(SinkContext(job.name, SinkId(node.uid)))
+    return Running(job, on_event, spark, store, planned, known).lead(restore)
+
+
+class Running:
+    """One process that runs a job: everything it is made of, wired."""
+
+    def __init__(
+        self,
+        job: Job,
+        on_event: Callable[[dict[str, Any]], None],
+        spark: SparkSession,
+        store: JobStore,
+        planned: Plan,
+        known: Mapping[str, Analysis],
+    ) -> None:
+        """Nothing runs yet."""
+        self._on_event = on_event
+        self._spark = spark
+        self._store = store
+        self._leader = LeaderId(f"{os.getpid()}-{uuid.uuid4().hex[:12]}")
+        settings = to_core(job.checkpoint, job.restart)
+        graph = planned.graph()
+        sinks = {SinkId(branch.sink.uid): branch.sink.what for task in planned.tasks for branch in task.branches}
+        root = _working_root(job, store)
+        self._stepped = threading.Condition()
+        self._recorder = Recorder(job.name, store.read_history())
+        self._gates = Gates()
+        self._loop = Loop(graph, settings, self._perform, self._watch)
+        self._lanes = Lanes(lambda error: self._loop.tell(Broken(error)))
+        snapshots = Snapshots(root, None if root == store.local_root else store.copy_in)
+        storage = Storage(store, root, snapshots, self._loop.tell, self._wait_committed)
+        self._tasks = Tasks(
+            job=job.name,
+            spark=spark,
+            root=root,
+            plan=planned,
+            graph=graph,
+            analysis=known,
+            sinks=sinks,  # type: ignore[arg-type]
+            gates=self._gates,
+            storage=storage,
+            snapshots=snapshots,
+            tell=self._loop.tell,
+            batch_interval_ms=job.batch_interval_ms,
+        )
+        self._control = ControlServer(
+            status=lambda: self._recorder.status(self._loop.now_ms(), self._loop.state),
+            submit=self._loop.tell,
+            store=store,
+            leader=self._leader,
+        )
+        self._performer = Performer(
+            job=job.name,
+            graph=graph,
+            tasks=self._tasks,
+            sinks=sinks,  # type: ignore[arg-type]
+            gates=self._gates,
+            snapshots=snapshots,
+            storage=storage,
+            lanes=self._lanes,
+            tell=self._loop.tell,
+            answer=self._control.answer,
+        )
+        self._text = ""
+
+    def lead(self, restore: Restore) -> Result:
+        """Run the job until it is over, or until somebody else leads."""
+        self._control.start()
+        _watch_jvm(self._spark, lambda error: self._loop.tell(Broken(error)))
+        try:
+            state = self._loop.run(self._leader, restore)
+        finally:
+            self._control.close()
+            self._tasks.interrupt_all()
+            self._lanes.close(CLOSE_S)
+            self._tasks.close()
+            self._gates.close()
+        ending = None if state.phase is Phase.DEPOSED or state.ending is None else state.ending.value
+        return Result(ending, state.base, self._text)
+
+    def _wait_committed(self, checkpoint: CheckpointId) -> bool:
+        """Wait until all that was sealed up to a checkpoint is committed."""
+
+        def committed() -> bool:
+            sinks = self._loop.state.sinks.values()
+            return all(transaction.checkpoint > checkpoint for sink in sinks for _, transaction in sink.due)
+
+        with self._stepped:
+            return self._stepped.wait_for(committed, timeout=COMMIT_WAIT_S)
+
+    def _perform(self, order: Effect, state: JobState) -> None:
+        if isinstance(order, Tell) and order.request is None:
+            self._text = order.text
+        self._performer.perform(order, state)
+
+    def _watch(
+        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: list[Effect]
+    ) -> None:
+        if isinstance(event, TransactionCommitted):
+            with self._stepped:
+                self._stepped.notify_all()
+        lines = self._recorder.watch(now_ms, event, before, after, effects)
+        stored = [line for line in lines if line["event"] != "progress"]
+        if stored:
+            self._lanes.put("history", self._store.append_history, stored)
+        for line in lines:
+            self._on_event(line)
+
+
+COMMIT_WAIT_S = 2.0
+"""So long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
+CLOSE_S = 20.0
+"""So long the end of a process waits for each thing that is under way."""
+
+
+def _working_root(job: Job, store: JobStore) -> Path:
+    """The job's working directory: inside the storage unless the user wants it elsewhere."""
+    wanted = job.checkpoint.working_directory
+    if wanted is not None:
+        return Path(wanted.removeprefix("file://")).absolute() / job.name
+    if store.local_root is None:
+        raise InvalidOption(
+            f"storage {store.uri} is not a directory of this machine: give Checkpointing a working_directory "
+            "that all executors share"
+        )
+    return store.local_root
+
+
+def _watch_jvm(spark: SparkSession, died: Callable[[BaseException], None]) -> None:
+    """Hear of it when Spark's own process dies: nothing else would tell."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public way
+    if process is None:
+        return
+
+    def wait() -> None:
+        process.wait()
+        died(
+            ExternalError("Spark's driver process has died: run the job again, and it goes on from its last checkpoint")
+        )
+
+    threading.Thread(target=wait, name="headgate-jvm", daemon=True).start()

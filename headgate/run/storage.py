@@ -30,8 +30,8 @@ from headgate.core.events import (
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Run, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight, Record, StoredFile
 from headgate.errors import HeadgateError
+from headgate.run import savepoints
 from headgate.run.loop import Note
-from headgate.snapshot import savepoint
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.take import Snapshots
 from headgate.store.jobstore import JobStore
@@ -43,16 +43,13 @@ NEWEST = Batch(2**62)
 class Storage:
     """The storage of one job, and the working directory beside it."""
 
-    def __init__(
-        self, store: JobStore, root: Path, snapshots: Snapshots, tell: Callable[[Event | Note], None]
-    ) -> None:
+    def __init__(self, store: JobStore, root: Path, snapshots: Snapshots, tell: Callable[[Event | Note], None]) -> None:
         """``root`` is the job's working directory: inside the storage, or elsewhere."""
         self._store = store
         self._root = root
         self._snapshots = snapshots
         self._tell = tell
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
-        self._published: dict[CheckpointId, CompletedCheckpoint] = {}
 
     @property
     def fetch(self) -> Callable[[str, Path], None] | None:
@@ -130,7 +127,8 @@ class Storage:
             entries = Segments(self._root / where, held.channel).between(held.after, held.through)
             for entry in entries:
                 files = [(f"{where}/{name}", size) for name, size in entry.files]
-                facts, _ = self._snapshots.make_durable([name for name, _ in files], never)
+                log = f"{where}/log/{held.channel}/{entry.batch}.json"
+                facts, _ = self._snapshots.make_durable([log, *(name for name, _ in files)], never)
                 table.update(facts)
                 flying.setdefault(held.channel, []).append((entry.batch, entry.run, files))
         return {"files": {name: facts.to_json() for name, facts in table.items()}, "segments": flying}
@@ -141,12 +139,15 @@ class Storage:
         self._tell(HoldSet(order.leader, order.checkpoint, order.held))
 
     def copy_savepoint(self, order: e.CopySavepoint) -> None:
-        """Make a savepoint self-contained. If it fails the order is given again."""
+        """Make a savepoint self-contained. If it fails, or something it sealed is not committed, it is ordered again."""
         if order.checkpoint not in self._store.copied():
             try:
                 record, extra = self._store.read_record(order.checkpoint)
                 assert isinstance(record, CompletedCheckpoint)
-                savepoint.copy(self._store, record, extra)
+                savepoints.copy_files(self._store, order.checkpoint, extra)
+                if not self._wait_committed(order.checkpoint):
+                    return
+                savepoints.finish(self._store, record, extra)
             except (HeadgateError, OSError) as error:
                 self._tell(Note("warning", {"text": f"savepoint {order.checkpoint} is not copied yet: {error}"}))
                 return
@@ -235,5 +236,3 @@ def _tidy(root: Path, generation: Generation) -> None:
                 for below, _, _ in os.walk(directory, topdown=False):
                     if not os.listdir(below):
                         Path(below).rmdir()
-
-

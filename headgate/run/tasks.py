@@ -24,7 +24,7 @@ from headgate.core.records import CompletedCheckpoint, InFlight
 from headgate.core.restart import Failure, FailureClass
 from headgate.errors import HeadgateError
 from headgate.job.analyse import Analysis, evaluate
-from headgate.job.node import Kind
+from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
 from headgate.run.loop import Note
 from headgate.run.storage import Storage
@@ -134,6 +134,11 @@ class Tasks:
                 for (_, source), offset in zip(sources, offsets.sources, strict=False):
                     source.notify_completed(offset)
 
+    def interrupt_all(self) -> None:
+        """Everything is about to be stopped."""
+        for query in list(self._queries.values()):
+            query.interrupt()
+
     def close(self) -> None:
         """Stop whatever is still up."""
         for query in list(self._queries.values()):
@@ -219,9 +224,7 @@ class Tasks:
         def source_ended(offsets: layout.Offsets) -> bool:
             # Spark lists sources in the order in which the query reads them; a channel's entry names its channel.
             own = [line for line in offsets.sources if '"channel"' not in line]
-            return bool(sources) and all(
-                source.ended(line) for (_, source), line in zip(sources, own, strict=True)
-            )
+            return bool(sources) and all(source.ended(line) for (_, source), line in zip(sources, own, strict=True))
 
         return Work(
             generation=order.generation,
@@ -239,11 +242,23 @@ class Tasks:
             source_ended=source_ended,
             output_mode=task.output_mode,
             trigger_ms=self._trigger_ms(task),
-            stateful=any(self._analysis[node.uid].stateful for node in task.trunk),
+            stateful=sum(self._analysis[node.uid].stateful for node in task.trunk),
         )
 
     def _sources(self, task: PlannedTask) -> list[tuple[str, Source]]:
-        return [(node.uid, node.what) for node in task.trunk if node.kind is Kind.SOURCE]  # type: ignore[misc]
+        """The task's own sources, in the order in which Spark finds them in the query: from its end, left to right."""
+        nodes = {node.uid: node for node in task.trunk}
+        found: list[tuple[str, Source]] = []
+
+        def visit(node: Node) -> None:
+            if isinstance(node.what, Source):
+                found.append((node.uid, node.what))
+            for uid in node.inputs:
+                if uid in nodes:
+                    visit(nodes[uid])
+
+        visit(task.trunk[-1])
+        return found
 
     def _trigger_ms(self, task: PlannedTask) -> int | None:
         wanted = [source.trigger_ms for _, source in self._sources(task) if source.trigger_ms is not None]
@@ -276,15 +291,13 @@ class Tasks:
             branch = task.branches[0]
             self._invoke(order, SinkId(branch.sink.uid), frame, batch)
             return
-        directory = segments.attempt(
-            self._root / segments.directory_of(order.task, order.generation), batch, order.run
-        )
+        directory = segments.attempt(self._root / segments.directory_of(order.task, order.generation), batch, order.run)
         frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         frame.write.mode("overwrite").parquet(str(directory))
         for branch in task.branches:
             rows = frame.sparkSession.read.schema(frame.schema).parquet(str(directory))
             end = task.trunk[-1].uid
-            self._invoke(order, SinkId(branch.sink.uid), evaluate(branch.operators, {}, {end: rows}) , batch)
+            self._invoke(order, SinkId(branch.sink.uid), evaluate(branch.operators, {}, {end: rows}), batch)
 
     def _invoke(self, order: e.StartTask, sink: SinkId, frame: DataFrame, batch: Batch) -> None:
         attempt = Attempt(job=self._job, sink=sink, generation=order.generation, batch=batch, run=order.run)

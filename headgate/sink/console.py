@@ -55,13 +55,11 @@ class ConsoleSink(TwoPhaseSink):
         shown = when(col("number").bitwiseAND(ROW_IN_PARTITION) < self._rows, struct("number", "row"))
         [counted] = numbered.agg(count(lit(1)).alias("count"), collect_list(shown).alias("shown")).collect()
         first = sorted(counted["shown"], key=lambda each: int(each["number"]))[: self._rows]
-        table = Table(
-            *map(escape, dataframe.columns),
-            title=f"{attempt.sink}: batch {attempt.batch}, {counted['count']} rows",
-            caption=f"generation {attempt.generation}, run {attempt.run}",
-        )
+        table = Table(*map(escape, dataframe.columns))
         for each in first:
             table.add_row(*(escape(str(value)) for value in each["row"]))
+        what = f"{attempt.sink}: generation {attempt.generation}, batch {attempt.batch}, run {attempt.run}"
+        rich.print(escape(f"{what}: {counted['count']} rows"))
         rich.print(table)
 
     def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:

@@ -13,6 +13,8 @@ In a test module, with pytest and a fixture ``spark`` (a ``SparkSession``)::
             return [(row.number, row.writer) for row in read_all(place)]
 """
 
+# ruff: noqa: D102 - the name of a test is a sentence
+
 import multiprocessing
 import os
 import random
@@ -20,7 +22,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -126,7 +128,7 @@ class TwoPhaseContract(ABC):
             )
             process.start()
             process.join()
-            assert process.exitcode == 0
+            assert process.exitcode == 0, "the other process could not commit"
             compare(self.visible(tmp_path), rows_of(attempt(0)))
 
     def test_of_a_replayed_batch_only_what_the_committed_run_wrote_counts(
@@ -219,14 +221,15 @@ class TwoPhaseContract(ABC):
         chance = random.Random(7)
         sink = self._open(tmp_path)
         done: list[Row] = []
-        with _killer(self.make_sink(tmp_path)) as killer:
-            for batch in range(3):
+        whole = 0.0
+        with _killer(self.make_sink(tmp_path)) as kill:
+            for batch in range(4):
                 write(sink, spark, attempt(batch), partitions=8)
                 handle = seal(sink, batch + 1, attempt(batch))
+                if batch == 0:
+                    whole = kill(handle, None)
                 for _ in range(8):
-                    killer.send((handle, chance.uniform(0, 0.008)))
-                    assert killer.poll(ANSWER_SECONDS), "the process that kills has died"
-                    killer.recv()
+                    kill(handle, chance.uniform(0, whole))
                     self._is_part_of(tmp_path, done, rows_of(attempt(batch)))
                 sink.recover_and_commit(handle)
                 done += rows_of(attempt(batch))
@@ -255,27 +258,44 @@ def _recover(sink: TwoPhaseSink, handle: str) -> None:
 
 
 @contextmanager
-def _killer(sink: TwoPhaseSink) -> Iterator[Connection]:
-    """A process that, for each (handle, seconds), begins to commit and is killed so much later."""
+def _killer(sink: TwoPhaseSink) -> Iterator[Callable[[str, float | None], float]]:
+    """A function that has a process commit a handle and be killed so many seconds later, or never.
+
+    It returns how many seconds the process had.
+    """
     ours, theirs = multiprocessing.Pipe()
+    # Spawned and not forked, so that it has no threads: only then may it fork.
     process = multiprocessing.get_context("spawn").Process(target=_kill_commits, args=(sink, theirs))
     process.start()
+
+    def kill(handle: str, seconds: float | None) -> float:
+        ours.send((handle, seconds))
+        assert ours.poll(ANSWER_SECONDS), "the process that kills commits does not answer"
+        return float(ours.recv())
+
     try:
-        yield ours
+        yield kill
     finally:
         process.kill()
         process.join()
 
 
 def _kill_commits(sink: TwoPhaseSink, orders: Connection) -> None:
-    # Spawned and not forked, so that it has no threads: only then may it fork.
     while True:
         handle, seconds = orders.recv()
+        opened, opening = os.pipe()
         committing = os.fork()
         if committing == 0:
-            _recover(sink, handle)
+            sink.open(CONTEXT)
+            os.write(opening, b"!")
+            sink.recover_and_commit(handle)
             os._exit(0)
-        time.sleep(seconds)
-        os.kill(committing, signal.SIGKILL)
+        os.close(opening)
+        os.read(opened, 1)
+        began = time.monotonic()
+        if seconds is not None:
+            time.sleep(seconds)
+            os.kill(committing, signal.SIGKILL)
         os.waitpid(committing, 0)
-        orders.send("killed")
+        orders.send(time.monotonic() - began)
+        os.close(opened)

@@ -5,6 +5,7 @@ file system can, and copied where it cannot; each is seen to be there, and whole
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from headgate import layout
 from headgate.core.ids import Batch, ChannelId
 from headgate.errors import BadStorage
 from headgate.snapshot.files import FileFacts
+
+
+INSIDE = re.compile(r"^(.*/)?tasks/[^/]+/g[0-9]+/")
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,13 @@ def rebuild(
     shutil.rmtree(query, ignore_errors=True)
     known: dict[str, FileFacts] = {}
     for name, facts in files.items():
-        inside = name.split("/", 3)[3]
+        inside = INSIDE.sub("", name)
         sources.bring(name, query / inside, facts)
         known[inside] = facts
     moved = layout.read_offsets(query, batch).positions() != dict(positions)
     if moved:
         layout.move_positions(query, batch, positions)
         known.pop(f"offsets/{batch}")
+    for name in layout.relocate(query):
+        known.pop(name)
     return known

@@ -7,12 +7,16 @@ Paths are relative, of parts joined by ``/``. Folders are not things of their ow
 them, and an empty one does not show.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.errors import HeadgateError, InvalidOption
+
+if TYPE_CHECKING:  # a storage on this machine needs no Spark, which takes its time to import
+    from pyspark.sql import SparkSession
 
 TEMPORARY = ".headgate-tmp-"
 """How the names of unfinished files begin. A process that was killed leaves them; they are never listed."""
@@ -97,3 +101,32 @@ def check_path(path: str) -> str:
         if part in {"", ".", ".."} or "\0" in part or part.startswith(TEMPORARY):
             raise InvalidOption(f"{path!r} is no path in a storage: {part!r} cannot be a name, choose another")
     return path
+
+
+def open_store(uri: str, spark: "SparkSession | None" = None) -> Store:
+    """The storage at a place: a path or ``file:`` on this machine, anything else through ``spark``.
+
+    Nothing is written, and mostly nothing is asked: whether the place can be used shows with the first verb.
+    """
+    scheme, authority, path = _split(uri)
+    if scheme not in {"", "file"}:
+        if spark is None:
+            raise InvalidOption(f"storage {uri} is reached through Spark, and there is no session: use a local path")
+        from headgate.store.hadoop import HadoopStore  # noqa: PLC0415 - as for TYPE_CHECKING
+
+        return HadoopStore(spark, uri)
+    if authority not in {"", "localhost"}:
+        raise InvalidOption(f"storage {uri} is on {authority}, another machine: write file:///path with three slashes")
+    if not path:
+        raise InvalidOption(f"storage {uri!r} names no place: give a path, or a URI with one")
+    from headgate.store.local import LocalStore  # noqa: PLC0415 - it builds on this module
+
+    return LocalStore(Path(path))
+
+
+def _split(uri: str) -> tuple[str, str, str]:
+    """Scheme, authority and path. Nothing is decoded: Hadoop does not do it either, so both mean the same place."""
+    found = re.fullmatch(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", uri, re.DOTALL)
+    assert found is not None, "every part may be empty"
+    scheme, authority, path = found.groups(default="")
+    return scheme.lower(), authority, path

@@ -17,8 +17,8 @@ class Heard(Protocol):
     def progressed(self, progress: Any) -> None:
         """A batch is over."""
 
-    def terminated(self, exception: str | None) -> None:
-        """The query has come to its end."""
+    def terminated(self, run_id: str, exception: str | None) -> None:
+        """The query that Spark calls ``run_id`` has come to its end."""
 
 
 class Listener(StreamingQueryListener):
@@ -75,4 +75,4 @@ class Listener(StreamingQueryListener):
         if hasattr(event, "progress"):
             run.progressed(event.progress)
         else:
-            run.terminated(event.exception)
+            run.terminated(str(event.runId), event.exception)

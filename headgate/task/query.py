@@ -33,8 +33,8 @@ from headgate.core.events import (
 )
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskId
 from headgate.core.records import Boundary
-from headgate.core.restart import Failure
-from headgate.task.failure import classify
+from headgate.core.restart import Failure, FailureClass
+from headgate.task.failure import classify, shorten
 from headgate.task.listener import Listener
 
 
@@ -65,11 +65,16 @@ class Work:
     source_ended: Callable[[layout.Offsets], bool]
     output_mode: str
     trigger_ms: int | None
-    stateful: bool
+    stateful: int
+    """How many stateful operators there are."""
 
 
 class Stopped(Exception):
     """Raised in the hook when the run is being stopped."""
+
+
+class BatchFailed(Exception):
+    """Raised in the hook when a batch could not be written. The run remembers the cause."""
 
 
 class Query:
@@ -95,7 +100,10 @@ class Query:
         self._query: StreamingQuery | None = None
         self._final = False
         self._over = threading.Event()
-        self._skipping: Batch | None = None
+        self._skipping = False
+        self._last: Batch | None = None
+        """No batch after this one is wanted."""
+        self._passed_last = False
         self.up = False
 
     # -- orders --------------------------------------------------------------------------------------------------------
@@ -150,15 +158,27 @@ class Query:
         try:
             if work.stateful:
                 layout.plan_last_batch(work.directory)
-            if layout.planned(work.directory) > layout.committed(work.directory):
+            planned = layout.planned(work.directory)
+            if planned > layout.committed(work.directory):
+                # Time reaches one stateful operator after the other, a batch later each.
+                self._last = Batch(planned + max(0, work.stateful - 1))
                 self._launch(available_now=True)
                 self._over.wait()
         except Exception as error:  # noqa: BLE001 - as in start
             self._fail(classify(f"{type(error).__name__}: {error}", error))
         with self._lock:
-            if self._failure is not None or layout.planned(work.directory) > layout.committed(work.directory):
-                return  # It failed, or was interrupted: either way somebody has been told, or wants no answer.
-            self._ended = True
+            wanted = layout.planned(work.directory) if self._last is None else self._last
+            if self._failure is not None or layout.committed(work.directory) < min(
+                wanted, layout.planned(work.directory)
+            ):
+                interrupted = self._stopping or self._failure is not None
+            else:
+                interrupted, self._ended = False, True
+        if interrupted:
+            return  # Somebody has been told, or wants no answer.
+        if not self._ended:
+            self._fail(Failure(FailureClass.EXTERNAL, "its last batch did not run"))
+            return
         self._commit_through(layout.committed(work.directory))
         self._tell(TaskEnded(work.generation, work.task, work.run, self.boundary()))
 
@@ -188,7 +208,8 @@ class Query:
     def _hook(self, frame: DataFrame, number: int) -> None:
         batch = Batch(number)
         try:
-            if self._skipping is not None and batch > self._skipping:
+            if self._last is not None and batch > self._last:
+                self._passed_last = True
                 raise Stopped
             self._commit_through(Batch(batch - 1))
             waited = self._enter(batch)
@@ -200,14 +221,17 @@ class Query:
             raise
         except BaseException as error:
             with self._lock:
+                if self._stopping:
+                    raise Stopped from None
                 self._cause = self._cause or error
-            raise
+            # In few words: Spark searches the account of a failed hook with an expression that overflows the stack.
+            raise BatchFailed(f"{type(error).__name__}: {shorten(str(error))}") from None
         self._tell(OutputsWritten(self.work.generation, self.work.task, self.work.run, batch))
 
     def _enter(self, batch: Batch) -> float:
         """Say that a batch is in the hook, and wait there until it is admitted."""
         work = self.work
-        if self._skipping is not None:
+        if self._skipping:
             return 0.0
         begun = time.monotonic()
         with self._lock:
@@ -236,12 +260,15 @@ class Query:
         if layout.is_committed(self.work.directory, batch):
             self._commit_through(batch)
 
-    def terminated(self, exception: str | None) -> None:
-        """Spark says that the query has come to its end."""
+    def terminated(self, run_id: str, exception: str | None) -> None:
+        """Spark says that the query has come to its end: the present one, or one that was stopped a moment ago."""
+        if self._query is None or run_id != str(self._query.runId):
+            return
         with self._lock:
-            expected = self._stopping or self._final or self._skipping is not None
+            expected = self._stopping or self._final or self._skipping
             cause, self._cause = self._cause, None
-        if exception is not None and self._skipping is None and not self._stopping:
+            wanted = self._stopping or self._skipping or (self._final and self._passed_last)
+        if exception is not None and not wanted:
             self._fail(classify(exception, cause))
         elif exception is None and not expected:
             self.stop()
@@ -267,7 +294,6 @@ class Query:
 
     def _launch(self, *, available_now: bool = False, silent: bool = False) -> None:
         work = self.work
-        self._over.clear()
         inputs = work.inputs()
         if silent:
             inputs = [frame.where(F.rand() < -1) for frame in inputs]
@@ -284,15 +310,17 @@ class Query:
             writer = writer.trigger(processingTime=f"{work.trigger_ms} milliseconds")
         with self._lock:
             self._stopping = False
-        self._query = writer.start()
-        self._listener.follow(str(self._query.runId), self)
+        query = writer.start()
+        with self._lock:
+            self._query, self._over = query, threading.Event()
+        self._listener.follow(str(query.runId), self)
 
     def _leave_out(self, batch: Batch) -> None:
         """At-most-once: run the batch that was under way with nothing in it, so that its input counts as read."""
-        self._skipping = batch
+        self._skipping, self._last = True, batch
         self._launch(silent=True)
         self._over.wait()
-        self._skipping = None
+        self._skipping, self._last = False, None
         if not layout.is_committed(self.work.directory, batch):
             raise RuntimeError(f"batch {batch} could not be left out")
         self._commit_through(batch, tell=False)

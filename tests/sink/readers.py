@@ -8,26 +8,29 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.dataset as ds
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from headgate.sink.contract import Row
 
 
 def visible_files(place: Path) -> list[Path]:
-    dataset = ds.dataset(place, format="csv", partitioning=None)
-    return sorted(Path(name) for name in dataset.files)
+    found = ds.dataset(place, schema=pa.schema([]), format="parquet").files
+    return sorted(Path(name) for name in found)
 
 
 def read_parquet(place: Path) -> Sequence[Row]:
-    if not visible_files(place):
-        return []
-    rows = ds.dataset(place, format="parquet", partitioning="hive").to_table(["number", "writer"]).to_pylist()
+    schema = pa.schema([("number", pa.int64()), ("writer", pa.string())])
+    rows = ds.dataset(place, schema=schema, format="parquet").to_table().to_pylist()
     return [(row["number"], row["writer"]) for row in rows]
 
 
-def read_json(place: Path) -> Sequence[Row]:
-    rows = [json.loads(line) for file in visible_files(place) for line in file.read_text().splitlines()]
-    return [(row["number"], row["writer"]) for row in rows]
+def read_json_by_writer(place: Path) -> Sequence[Row]:
+    return [
+        (json.loads(line)["number"], file.parent.name.removeprefix("writer="))
+        for file in visible_files(place)
+        for line in file.read_text().splitlines()
+    ]
 
 
 def read_csv(place: Path) -> Sequence[Row]:

@@ -1,12 +1,22 @@
-"""The file sink passes the contract in every format, and the contract finds what is wrong."""
+"""The file sink passes the contract, and the contract finds out sinks that are wrong in one point."""
 
-from collections.abc import Sequence
+import shutil
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from uuid import uuid4
 
-from headgate.sink.api import TwoPhaseSink
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.core.ids import CheckpointId, Generation
+from headgate.errors import BadStorage
+from headgate.sink.api import Abandoned, Attempt, Strangers, TwoPhaseSink
 from headgate.sink.contract import Row, TwoPhaseContract
-from headgate.sink.files import files
-from tests.sink.readers import read_csv, read_json, read_parquet
+from headgate.sink.files import FileSink, files
+from headgate.sink.handle import SealedTransaction
+from headgate.sink.staging import Staging, discard
+from tests.sink.readers import read_json_by_writer, read_parquet
 
 
 class TestParquet(TwoPhaseContract):
@@ -19,15 +29,122 @@ class TestParquet(TwoPhaseContract):
 
 class TestPartitionedJson(TwoPhaseContract):
     def make_sink(self, place: Path) -> TwoPhaseSink:
-        return files(place, format="json", partition_by=("part",))
+        return files(place, format="json", partition_by=("writer",))
 
     def visible(self, place: Path) -> Sequence[Row]:
-        return read_json(place)
+        return read_json_by_writer(place)
 
 
-class TestCsv(TwoPhaseContract):
-    def make_sink(self, place: Path) -> TwoPhaseSink:
-        return files(place, format="csv", options={"header": True})
+class Flawed(FileSink):
+    """Right in all but one point."""
 
-    def visible(self, place: Path) -> Sequence[Row]:
-        return read_csv(place)
+    def __init__(self, place: Path) -> None:
+        super().__init__(place, "parquet", (), None, {})
+
+
+class ShowsAtOnce(Flawed):
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        super().invoke(attempt, dataframe)
+        self.commit(self.pre_commit(CheckpointId(0), attempt.generation, [attempt]))
+        self._staging.part(attempt).mkdir()
+
+
+class CommitsEveryTime(Flawed):
+    """Copies instead of renaming, under a new name each time."""
+
+    def commit(self, handle: str) -> None:
+        sealed = SealedTransaction.from_handle(handle)
+        staging = Staging(self._target, sealed.job, sealed.sink)
+        for attempt, part in sealed.attempts():
+            for file in part.files:
+                shutil.copy(staging.part(attempt) / file.path, self._target / f"part-{uuid4()}")
+
+
+class CountsOnLiving(Flawed):
+    """Remembers at the very end that it has committed."""
+
+    def commit(self, handle: str) -> None:
+        sealed = SealedTransaction.from_handle(handle)
+        staging = Staging(self._target, sealed.job, sealed.sink)
+        for attempt, part in sealed.attempts():
+            if staging.part(attempt).exists():
+                for file in part.files:
+                    shutil.copy(staging.part(attempt) / file.path, self._target / f"_{file.path}")
+                    (self._target / f"_{file.path}").rename(self._target / f"part-{uuid4()}")
+                    time.sleep(0.01)
+                discard(staging.part(attempt))
+
+
+class SealsEveryRun(Flawed):
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+        batches = {attempt.batch for attempt in attempts}
+        return super().pre_commit(
+            checkpoint, generation, [each for each in self._staging.attempts() if each.batch in batches]
+        )
+
+
+class ThrowsTooMuchAway(Flawed):
+    def abort(self, abandoned: Abandoned) -> None:
+        del abandoned
+        super().abort(Strangers(Generation(99)))
+
+
+class KnowsOnlyItself(Flawed):
+    """Commits what it sealed itself, and nothing else."""
+
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+        self.sealed = super().pre_commit(checkpoint, generation, attempts)
+        return "mine"
+
+    def commit(self, handle: str) -> None:
+        del handle
+        super().commit(self.sealed)
+
+
+Test = Callable[[TwoPhaseContract, SparkSession, Path], None]
+
+
+@pytest.mark.parametrize(
+    ("flawed", "test", "finding"),
+    [
+        (
+            ShowsAtOnce,
+            TwoPhaseContract.test_nothing_is_visible_before_the_commit_and_all_of_it_after,
+            r"foreign: \[\(",
+        ),
+        (
+            CommitsEveryTime,
+            TwoPhaseContract.test_a_commit_that_is_repeated_changes_nothing,
+            r"doubled: \[\(",
+        ),
+        (
+            CountsOnLiving,
+            TwoPhaseContract.test_a_commit_that_is_killed_again_and_again_is_exact_in_the_end,
+            r"doubled: \[\(",
+        ),
+        (
+            SealsEveryRun,
+            TwoPhaseContract.test_of_a_replayed_batch_only_what_the_committed_run_wrote_counts,
+            r"foreign: \[\(",
+        ),
+        (
+            ThrowsTooMuchAway,
+            TwoPhaseContract.test_strangers_lose_what_is_not_committed_and_nobody_else_loses_anything,
+            "the output of batch 1 is gone",
+        ),
+        (
+            KnowsOnlyItself,
+            TwoPhaseContract.test_another_process_commits_with_the_handle_alone,
+            "the other process could not commit",
+        ),
+    ],
+)
+def test_the_contract_finds_the_flaw(
+    flawed: type[Flawed], test: Test, finding: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    class Contract(TestParquet):
+        def make_sink(self, place: Path) -> TwoPhaseSink:
+            return flawed(place)
+
+    with pytest.raises((AssertionError, BadStorage), match=finding):
+        test(Contract(), spark, tmp_path)

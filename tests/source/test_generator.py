@@ -52,19 +52,18 @@ def test_the_interval_gives_whole_rows(rate: int, interval_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "skew"), [(1, 0.0), (2, 0.0), (10, 0.0), (100, 0.0), (2, 0.5), (2, 0.9), (10, 0.3), (37, 0.111)]
+    ("keys", "skew", "seed"),
+    [(1, 0.0, 0), (2, 0.0, 1), (10, 0.0, 5), (100, 0.0, -3), (2, 0.5, 0), (2, 0.9, 7), (10, 0.3, -8), (37, 0.111, 2)],
 )
-@pytest.mark.parametrize("seed", [0, 5, -3])
 def test_seq_counts_the_rows_of_a_key_without_a_gap_and_counts_knows_how_many(
     spark: SparkSession, keys: int, skew: float, seed: int
 ) -> None:
     source = generator(keys=keys, skew=skew, seed=seed)
-    for total in (0, 1, 1234):
-        seqs: dict[str, list[int]] = {}
-        for row in all_rows(spark, source, total):
-            seqs.setdefault(row.key, []).append(row.seq)
-        assert all(found == list(range(len(found))) for found in seqs.values())
-        assert {key: len(found) for key, found in seqs.items()} == source.counts(total)
+    seqs: dict[str, list[int]] = {}
+    for row in all_rows(spark, source, 1234):
+        assert {key: len(found) for key, found in seqs.items()} == source.counts(row.n)
+        seqs.setdefault(row.key, []).append(row.seq)
+    assert all(found == list(range(len(found))) for found in seqs.values())
     assert len(seqs) == keys
 
 
@@ -105,7 +104,8 @@ def test_values_differ_between_seeds_and_add_up_exactly_in_any_order(spark: Spar
     values = [row.value for row in all_rows(spark, generator(), 1000)]
     assert values != [row.value for row in all_rows(spark, generator(seed=1), 1000)]
     assert sum(values) == sum(sorted(values))
-    assert 0 <= min(values) < 5 < 95 < max(values) < 100
+    assert 0 <= min(values) < 5
+    assert 95 < max(values) < 100
 
 
 def test_a_bounded_generator_ends_when_all_rows_are_out() -> None:

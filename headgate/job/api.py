@@ -1,0 +1,328 @@
+"""Jobs and streams: plain calls that make a frozen graph.
+
+One rule: a call either adds one node or is refused, with the line on which the user wrote it. Nothing else happens: no
+session is started, no function is called.
+"""
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
+from headgate.errors import InvalidJob, InvalidOption
+from headgate.job.node import Kind, Node
+from headgate.job.parts import Sink, Source, StateBackend
+from headgate.job.processor import TIME_MODES, Processor
+from headgate.job.settings import Checkpointing, Duration, duration_ms
+
+Transform = Callable[[DataFrame], DataFrame]
+Combine = Callable[[DataFrame, DataFrame], DataFrame]
+
+OUTPUT_MODES = ("append", "update", "complete")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A name that may stand in any path. A file that begins with a dot or an underscore is hidden from Spark."""
+
+SHOWN_MAX = 60
+"""So many characters of a wrong value are shown."""
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+class Job:
+    """Sources, operators and sinks that run, fail and recover as one."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        checkpoint: Checkpointing,
+        restart: Strategy | None = None,
+        state: StateBackend | None = None,
+        spark_conf: Mapping[str, str | bool | float] | None = None,
+        master: str | None = None,
+        batch_interval: Duration | None = None,
+    ) -> None:
+        """Describe a job.
+
+        ``name``: its state is found by it. ``restart``: what to do after a failure; delays that grow, if nothing is
+        said. ``state``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master`` are for
+        the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data, if
+        nothing is said.
+        """
+        where = _caller()
+        _check_name(where, "job", name)
+        _need(
+            where,
+            isinstance(checkpoint, Checkpointing),
+            f"checkpoint={_seen(checkpoint)}: give a headgate.Checkpointing",
+        )
+        strategies = (NoRestart, FixedDelay, FailureRate, ExponentialDelay)
+        _need(
+            where,
+            restart is None or isinstance(restart, strategies),
+            f"restart={_seen(restart)} is no strategy: make one with headgate.restart, as in restart.fixed_delay()",
+        )
+        _need(
+            where,
+            state is None or isinstance(state, StateBackend),
+            f"state={_seen(state)} is no state backend: make one with headgate.state, as in state.rocksdb()",
+        )
+        self.name = name
+        self.checkpoint = checkpoint
+        self.restart: Strategy = restart or ExponentialDelay()
+        self.state = state
+        self.spark_conf: Mapping[str, str] = MappingProxyType(_conf(where, spark_conf or {}))
+        self.master = master
+        try:
+            self.batch_interval_ms = (
+                None if batch_interval is None else duration_ms(batch_interval, name="batch_interval")
+            )
+        except InvalidOption as error:
+            raise InvalidJob(f"{where}: {error}") from error
+        self._draft = _Draft(name, where)
+
+    def source(self, uid: str, source: Source | None = None) -> "Stream":
+        """Begin a stream."""
+        where = _caller()
+        _check_uid(where, "source", uid)
+        _check_part(where, source, Source, "source", "headgate.kafka.source(...)")
+        return self._draft.add(Node(uid, Kind.SOURCE, what=source, where=where))
+
+    def freeze(self) -> tuple[Node, ...]:
+        """Check the job as a whole. From here on it stays as it is. Inputs stand before those who read them."""
+        return self._draft.freeze()
+
+
+@dataclass(frozen=True, repr=False)
+class Stream:
+    """Records on their way. Every call makes another stream, under a uid by which its state is found again."""
+
+    _draft: "_Draft"
+    uid: str
+
+    def apply(
+        self, uid: str, fn: Transform | None = None, *, output_mode: str = "append", new_task: bool = False
+    ) -> "Stream":
+        """Send the records through ``fn``, a function from DataFrame to DataFrame, which may keep state.
+
+        ``output_mode`` is Spark's, and only matters where there is state. ``new_task`` begins a query of its own.
+        """
+        where = _caller()
+        _check_uid(where, "apply", uid)
+        _need(where, callable(fn), f"apply({uid!r}, ...) needs a function from DataFrame to DataFrame, not {_seen(fn)}")
+        _need(
+            where,
+            output_mode in OUTPUT_MODES,
+            f"output_mode={_seen(output_mode)}: choose one of {', '.join(map(repr, OUTPUT_MODES))}",
+        )
+        return self._add(where, uid, Kind.APPLY, fn, output_mode=output_mode, new_task=new_task)
+
+    def process(
+        self,
+        uid: str,
+        processor: Processor | None = None,
+        *,
+        key: str | Sequence[str] = (),
+        new_task: bool = False,
+    ) -> "Stream":
+        """Send the records through ``processor``, which keeps state for each value of the columns ``key``.
+
+        With a single name the processor gets plain keys, with a sequence of names it gets tuples.
+        """
+        where = _caller()
+        _check_uid(where, "process", uid)
+        if not isinstance(processor, Processor):
+            raise InvalidJob(f"{where}: process({uid!r}, ...) needs a headgate.Processor, not {_seen(processor)}")
+        _need(where, hasattr(processor, "output"), f"{type(processor).__name__} has no output: name its columns there")
+        _need(
+            where,
+            processor.time in TIME_MODES,
+            f"{type(processor).__name__}.time is {processor.time!r}: choose one of {', '.join(map(repr, TIME_MODES))}",
+        )
+        names = (key,) if isinstance(key, str) else tuple(key)
+        _need(
+            where,
+            bool(names) and all(map(_is_name, names)),
+            f"process({uid!r}, ...) has key={_seen(key)}: name the columns by which state is kept, as in key='user'",
+        )
+        return self._add(
+            where, uid, Kind.PROCESS, processor, key=key if isinstance(key, str) else names, new_task=new_task
+        )
+
+    def union(self, uid: str, *others: "Stream", new_task: bool = False) -> "Stream":
+        """Bring streams with the same columns together. Columns are matched by name."""
+        where = _caller()
+        _check_uid(where, "union", uid)
+        _need(where, bool(others), f"union({uid!r}) needs another stream: union({uid!r}, other)")
+        return self._add(where, uid, Kind.UNION, None, *others, new_task=new_task)
+
+    def join(
+        self,
+        uid: str,
+        other: "Stream | None" = None,
+        fn: Combine | None = None,
+        *,
+        on: str | Sequence[str] = (),
+        how: str = "inner",
+        new_task: bool = False,
+    ) -> "Stream":
+        """Join two streams: on columns that both have, or by ``fn``, which gets both DataFrames.
+
+        Without a condition on event time, Spark keeps all rows of both sides for good.
+        """
+        where = _caller()
+        _check_uid(where, "join", uid)
+        names = (on,) if isinstance(on, str) else tuple(on)
+        _need(
+            where,
+            callable(fn) if not names else fn is None,
+            f"join({uid!r}, ...) needs either a function of two DataFrames or the columns to join on, as in on='user'",
+        )
+        return self._add(where, uid, Kind.JOIN, fn or JoinOn(names, how), other, new_task=new_task)
+
+    def sink(self, uid: str, sink: Sink | None = None) -> None:
+        """Write the records out."""
+        where = _caller()
+        _check_uid(where, "sink", uid)
+        _check_part(where, sink, Sink, "sink", "headgate.files.sink(...)")
+        self._add(where, uid, Kind.SINK, sink)
+
+    def _add(
+        self,
+        where: str,
+        uid: str,
+        kind: Kind,
+        what: object,
+        *others: "Stream | None",
+        output_mode: str = "append",
+        new_task: bool = False,
+        key: str | tuple[str, ...] | None = None,
+    ) -> "Stream":
+        _need(where, isinstance(new_task, bool), f"new_task={_seen(new_task)}: write new_task=True or leave it out")
+        inputs = [self.uid]
+        for other in others:
+            if not isinstance(other, Stream):
+                raise InvalidJob(f"{where}: {kind.value}({uid!r}, ...) needs a stream of this job, not {_seen(other)}")
+            _need(
+                where,
+                other._draft is self._draft,  # noqa: SLF001 - its own kind
+                f"stream {other.uid!r} belongs to job {other._draft.name!r}, not to {self._draft.name!r}: "  # noqa: SLF001
+                "streams of two jobs do not meet",
+            )
+            inputs.append(other.uid)
+        return self._draft.add(Node(uid, kind, tuple(inputs), what, output_mode, new_task, where, key))
+
+    def __repr__(self) -> str:
+        """The stream by its uid."""
+        return f"Stream({self.uid!r})"
+
+
+@dataclass(frozen=True)
+class JoinOn:
+    """The plain way to join: on columns that both sides have."""
+
+    names: tuple[str, ...]
+    how: str
+
+    def __call__(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Both sides, joined."""
+        return left.join(right, list(self.names), self.how)
+
+
+@dataclass(eq=False)
+class _Draft:
+    """The nodes of a job while it is being written."""
+
+    name: str
+    where: str
+    nodes: dict[str, Node] = field(default_factory=dict)
+    """By uid, whatever its case: some file systems do not tell A from a."""
+    frozen: bool = False
+
+    def add(self, node: Node) -> Stream:
+        _need(node.where, not self.frozen, f"job {self.name!r} is being run and cannot be changed any more")
+        there = self.nodes.get(node.uid.lower())
+        if there is not None:
+            same = "taken" if there.uid == node.uid else f"too much like {there.uid!r}"
+            raise InvalidJob(f"{node.where}: uid {node.uid!r} is {same} ({there.where}): give each a name of its own")
+        self.nodes[node.uid.lower()] = node
+        return Stream(self, node.uid)
+
+    def freeze(self) -> tuple[Node, ...]:
+        nodes = tuple(self.nodes.values())
+        _need(self.where, bool(nodes), f"job {self.name!r} has no source: begin with job.source('name', ...)")
+        read = {uid for node in nodes for uid in node.inputs}
+        for node in nodes:
+            _need(
+                node.where,
+                node.kind is Kind.SINK or node.uid in read,
+                f"stream {node.uid!r} leads to no sink: give it one with .sink('name', ...), or leave it out",
+            )
+        self.frozen = True
+        return nodes
+
+
+def _caller() -> str:
+    """The nearest line that is not ours: that is where the user is."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return "?" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _check_uid(where: str, verb: str, uid: object) -> None:
+    if not isinstance(uid, str):
+        hint = getattr(uid, "__name__", "name")
+        example = f"{verb}('{hint if NAME.fullmatch(hint) else 'name'}', ...)"
+        raise InvalidJob(
+            f"{where}: {verb} has no uid: begin with a name, by which its state is found again, as in {example}"
+        )
+    _check_name(where, "uid", uid)
+
+
+def _check_name(where: str, noun: str, name: object) -> None:
+    _need(
+        where,
+        isinstance(name, str) and NAME.fullmatch(name) is not None,
+        f"{noun} {_seen(name)} cannot be a file name: use letters and digits, then also '.', '_' and '-', at most 100",
+    )
+
+
+def _check_part(where: str, part: object, shape: type, noun: str, example: str) -> None:
+    _need(
+        where,
+        isinstance(part, shape) and not isinstance(part, type),
+        f"{_seen(part)} is no {noun}: give one, as in {example}",
+    )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _seen(value: object) -> str:
+    """A value in a message of one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def _conf(where: str, conf: Mapping[Any, object]) -> dict[str, str]:
+    """Settings of Spark as Spark writes them."""
+    text: dict[str, str] = {}
+    for name, value in conf.items():
+        plain = isinstance(name, str) and isinstance(value, (str, bool, int, float))
+        _need(where, plain, f"spark_conf has {_seen(name)}: {_seen(value)}: give text, a number, True or False")
+        text[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return text
+
+
+def _need(where: str, holds: bool, message: str) -> None:  # noqa: FBT001 - a condition, not a flag
+    if not holds:
+        raise InvalidJob(f"{where}: {message}")

@@ -1,0 +1,188 @@
+"""The state of one key, as a processor sees it.
+
+One rule: what comes out is what went in. Spark hands a timestamp back without its zone, in the local time of the
+worker, while the rows of a batch carry one; here every timestamp has its zone, so the two can be compared. (The hour
+that a zone has twice in autumn cannot be told apart: let workers run in UTC.)
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    ListState as SparkListState,
+    MapState as SparkMapState,
+    StatefulProcessorHandle,
+    ValueState as SparkValueState,
+)
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
+
+from headgate.errors import InvalidJob
+from headgate.job.settings import Duration, duration_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Zoned = Callable[[Any], Any]
+"""Gives every timestamp in a value its zone."""
+
+
+class ValueState(Generic[V]):
+    """One value for each key."""
+
+    def __init__(self, spark: SparkValueState, zoned: Zoned) -> None:
+        self._spark = spark
+        self._zoned = zoned
+
+    def get(self) -> V | None:
+        """The value, or None if there is none or it has expired."""
+        row = self._spark.get()
+        return None if row is None else self._zoned(row[0])
+
+    def set(self, value: V) -> None:
+        """Keep a value. Its time to live begins anew."""
+        self._spark.update((value,))
+
+    def clear(self) -> None:
+        """Forget the value."""
+        self._spark.clear()
+
+
+class ListState(Generic[V]):
+    """A list of values for each key."""
+
+    def __init__(self, spark: SparkListState, zoned: Zoned) -> None:
+        self._spark = spark
+        self._zoned = zoned
+
+    def get(self) -> list[V]:
+        """The values that have not expired, in the order in which they came."""
+        return [self._zoned(row[0]) for row in self._spark.get()]
+
+    def append(self, value: V) -> None:
+        """Add a value at the end."""
+        self._spark.appendValue((value,))
+
+    def set(self, values: Iterable[V]) -> None:
+        """Keep these values instead of what was there."""
+        rows: list[tuple[Any, ...]] = [(value,) for value in values]
+        if rows:
+            self._spark.put(rows)
+        else:
+            self._spark.clear()
+
+    def clear(self) -> None:
+        """Forget all values."""
+        self._spark.clear()
+
+
+class MapState(Generic[K, V]):
+    """A map for each key."""
+
+    def __init__(self, spark: SparkMapState, key_zoned: Zoned, zoned: Zoned) -> None:
+        self._spark = spark
+        self._key_zoned = key_zoned
+        self._zoned = zoned
+
+    def get(self, key: K) -> V | None:
+        """The value under a key of the map, or None if there is none or it has expired."""
+        row = self._spark.getValue((key,))
+        return None if row is None else self._zoned(row[0])
+
+    def set(self, key: K, value: V) -> None:
+        """Keep a value under a key of the map."""
+        self._spark.updateValue((key,), (value,))
+
+    def remove(self, key: K) -> None:
+        """Forget one key of the map."""
+        self._spark.removeKey((key,))
+
+    def items(self) -> list[tuple[K, V]]:
+        """All keys of the map that have not expired, with their values."""
+        return [(self._key_zoned(key[0]), self._zoned(value[0])) for key, value in self._spark.iterator()]
+
+    def clear(self) -> None:
+        """Forget the whole map."""
+        self._spark.clear()
+
+
+class State:
+    """Where a processor asks for its state, in ``open``.
+
+    A type is written as in SQL (``"double"``, ``"array<string>"``, ``"struct<at: timestamp, value: double>"``) or
+    given as a Spark type. With a ``ttl`` (``"1h"``) a value expires so long after it was last written, and is not seen
+    again from then on; this needs ``time = "processing"``.
+    """
+
+    def __init__(self, handle: StatefulProcessorHandle, time: str) -> None:
+        self._handle = handle
+        self._time = time
+
+    def value(self, name: str, of: str | DataType, *, ttl: Duration | None = None) -> ValueState[Any]:
+        """One value for each key."""
+        column = self._column(of)
+        return ValueState(self._handle.getValueState(name, column, self._ttl_ms(name, ttl)), _zoned(column))
+
+    def list(self, name: str, of: str | DataType, *, ttl: Duration | None = None) -> ListState[Any]:
+        """A list of values for each key. Each value has its own time to live."""
+        column = self._column(of)
+        return ListState(self._handle.getListState(name, column, self._ttl_ms(name, ttl)), _zoned(column))
+
+    def map(
+        self, name: str, key: str | DataType, of: str | DataType, *, ttl: Duration | None = None
+    ) -> MapState[Any, Any]:
+        """A map for each key. Each value has its own time to live."""
+        keys, column = self._column(key), self._column(of)
+        spark = self._handle.getMapState(name, keys, column, self._ttl_ms(name, ttl))
+        return MapState(spark, _zoned(keys), _zoned(column))
+
+    def _column(self, of: str | DataType) -> StructType:
+        """State of one column, which is how Spark keeps it."""
+        if isinstance(of, str):
+            # A worker has no other way to read a type.
+            return self._handle._statefulProcessorApiClient._parse_string_schema(f"value {of}")  # noqa: SLF001
+        return StructType([StructField("value", of)])
+
+    def _ttl_ms(self, name: str, ttl: Duration | None) -> int | None:
+        if ttl is None:
+            return None
+        if self._time != "processing":
+            raise InvalidJob(f"state {name!r} has a ttl, which goes by the clock: set time = 'processing'")
+        return duration_ms(ttl, name="ttl", example="1h", least=1)
+
+
+def zoned(of: DataType) -> Zoned | None:
+    """How values of a type get their zones; None where nothing in them is a timestamp. Values without one are local."""
+    match of:
+        case TimestampType():
+            return lambda at: at.astimezone() if at is not None and at.tzinfo is None else at
+        case ArrayType():
+            each = zoned(of.elementType)
+            return (lambda values: None if values is None else [*map(each, values)]) if each else None
+        case MapType():
+            key, value = zoned(of.keyType), zoned(of.valueType)
+            if not key and not value:
+                return None
+            key, value = key or as_it_is, value or as_it_is
+            return lambda pairs: None if pairs is None else {key(k): value(v) for k, v in pairs.items()}
+        case StructType():
+            fields = {field.name: zone for field in of.fields if (zone := zoned(field.dataType))}
+            return (lambda row: None if row is None else _by_name(fields, row)) if fields else None
+        case _:
+            return None
+
+
+def as_it_is(value: Any) -> Any:
+    """A value without timestamps keeps what it is."""
+    return value
+
+
+def _zoned(column: StructType) -> Zoned:
+    return zoned(column.fields[0].dataType) or as_it_is
+
+
+def _by_name(fields: Mapping[str, Zoned], row: Row | dict[str, Any]) -> Row | dict[str, Any]:
+    """A struct is a row, or a dictionary; either way its values have names."""
+    values = row if isinstance(row, dict) else row.asDict()
+    after = {name: fields.get(name, as_it_is)(value) for name, value in values.items()}
+    return after if isinstance(row, dict) else Row(**after)

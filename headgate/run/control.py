@@ -1,0 +1,327 @@
+"""The loopback address through which commands reach a running job.
+
+One rule: a request becomes a fact for the core, and what the core tells is the answer; nothing is decided here. Nobody
+waits for ever: every wait has its time, and a process that ends answers whoever still waits.
+
+The process that leads listens on a port of its own and writes where, with a secret, into the job's storage. Whoever can
+read the storage can command the job, and nobody else on the machine can. One connection carries one request and one
+answer, each a line of JSON.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from headgate.core.effects import Outcome, Tell
+from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, SavepointAsked, UserFact
+from headgate.core.ids import CheckpointId, LeaderId, RequestId
+from headgate.errors import ExternalError, UserError
+from headgate.store.jobstore import JobStore
+
+HOST = "127.0.0.1"
+LINE_BYTES_MAX = 1 << 20
+WAITING_MAX = 32
+"""So many requests may be under way at once."""
+LINE_S = 5.0
+"""A request must have come, and a quick answer be there, within this time."""
+CLOSE_S = 2.0
+"""A process that ends lets its last answers go out for so long."""
+REQUEST_S = 600.0
+"""Unless he says otherwise, a user waits so long for a checkpoint, a savepoint or the end of a job."""
+ENDING = ("stop", "cancel")
+"""Requests that are answered when the job is over, so that whoever asked may start it again."""
+
+
+class NotRunning(UserError):
+    """No process on this machine runs the job."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of a request."""
+
+    outcome: Outcome
+    text: str
+    checkpoint: int | None = None
+
+
+@dataclass
+class _Waiter:
+    told: threading.Event = field(default_factory=threading.Event)
+    reply: Reply = Reply(Outcome.FAILED, "the job's process is ending")  # noqa: RUF009 - frozen
+
+
+# -- the process that runs the job -----------------------------------------------------------------------------------
+
+
+class ControlServer:
+    """Takes requests for one job. ``state_of`` gives its status, ``submit`` hands a fact to the core."""
+
+    def __init__(
+        self, state_of: Callable[[], Mapping[str, Any]], submit: Callable[[Event], None], job: str, leader: LeaderId
+    ) -> None:
+        """Nobody can reach it yet."""
+        self._state_of = state_of
+        self._submit = submit
+        self._about = {"job": job, "leader": leader, "pid": os.getpid()}
+        self._token = secrets.token_hex(16)
+        self._waiting: dict[RequestId, _Waiter] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._handlers: list[threading.Thread] = []
+        self._socket: socket.socket | None = None
+        self._store: JobStore | None = None
+
+    def open(self, store: JobStore) -> Self:
+        """Listen, and say in the storage where."""
+        self._socket = socket.create_server((HOST, 0))
+        port = self._socket.getsockname()[1]
+        threading.Thread(target=self._listen, args=(self._socket,), name="headgate-control", daemon=True).start()
+        self._store = store
+        store.put_control({**self._about, "host": HOST, "port": port, "token": self._token, "machine": _machine()})
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def answer(self, tell: Tell) -> None:
+        """What the core tells, to whoever asked. What nobody waits for is let go."""
+        if tell.request is None or tell.outcome is Outcome.NOTICE:
+            return
+        with self._lock:
+            waiter = self._waiting.get(tell.request)
+        if waiter is not None and not waiter.told.is_set():
+            waiter.reply = Reply(tell.outcome, tell.text, tell.checkpoint)
+            waiter.told.set()
+
+    def close(self) -> None:
+        """The job is over: answer whoever still waits, and listen no more."""
+        with self._lock:
+            self._ending.set()
+            waiting, handlers = list(self._waiting.values()), list(self._handlers)
+        for waiter in waiting:
+            waiter.told.set()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # Wakes the thread that listens; it may be gone already.
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+        deadline = time.monotonic() + CLOSE_S
+        for handler in handlers:
+            handler.join(max(0.0, deadline - time.monotonic()))
+        if self._store is not None:
+            there = self._store.read_control()
+            if there is not None and there.get("token") == self._token:  # Not the address of who leads by now.
+                self._store.clear_control()
+
+    # -- one connection ------------------------------------------------------------------------------------------------
+
+    def _listen(self, listening: socket.socket) -> None:
+        while not self._ending.is_set():
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            handler = threading.Thread(target=self._serve, args=(connection,), name="headgate-request", daemon=True)
+            with self._lock:
+                self._handlers = [other for other in self._handlers if other.is_alive()]
+                crowded = len(self._handlers) >= WAITING_MAX
+                if not crowded:
+                    self._handlers.append(handler)
+                    handler.start()
+            if crowded:
+                connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):  # Whoever asked may be gone: nobody is left to tell.
+            connection.settimeout(LINE_S)
+            request = _parse(_read_line(connection))
+            _send(connection, self._answer_to(request))
+
+    def _answer_to(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        token = request.get("token")
+        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token.encode()):
+            return {"error": "this is not the job that you are looking for"}
+        match request.get("command"):
+            case "ping":
+                return self._about
+            case "status":
+                return {"status": self._state_of()}
+            case _:
+                reply = self._ask(request)
+                return {"outcome": reply.outcome.value, "text": reply.text, "checkpoint": reply.checkpoint}
+
+    def _ask(self, request: Mapping[str, Any]) -> Reply:
+        """Hand a request to the core, and wait for what it tells."""
+        name = RequestId(f"control-{secrets.token_hex(8)}")
+        fact = _fact(name, request)
+        if fact is None:
+            return Reply(Outcome.REFUSED, f"{request.get('command')} refused: there is no such request")
+        waiter = _Waiter()
+        with self._lock:
+            if self._ending.is_set():
+                return Reply(Outcome.REFUSED, f"{request['command']} refused: the job's process is ending")
+            self._waiting[name] = waiter
+        try:
+            self._submit(fact)
+            timeout_s = _seconds(request.get("timeout_s"))
+            deadline = time.monotonic() + timeout_s
+            late = Reply(Outcome.FAILED, f"{request['command']}: no answer within {timeout_s:g} s; it may still come")
+            if not waiter.told.wait(timeout_s):
+                return late
+            if waiter.reply.outcome is Outcome.DONE and request["command"] in ENDING:
+                return waiter.reply if self._ending.wait(max(0.0, deadline - time.monotonic())) else late
+            return waiter.reply
+        finally:
+            with self._lock:
+                del self._waiting[name]
+
+
+def _fact(name: RequestId, request: Mapping[str, Any]) -> UserFact | None:
+    """What the core is told. A job stops in good order in one way only: with a savepoint."""
+    checkpoint = request.get("checkpoint")
+    match request.get("command"):
+        case "checkpoint":
+            return CheckpointAsked(name)
+        case "savepoint":
+            return SavepointAsked(name)
+        case "stop":
+            return SavepointAsked(name, stop=True)
+        case "cancel":
+            return CancelAsked(name)
+        case "hold" | "release" as command if isinstance(checkpoint, int):
+            return HoldAsked(name, CheckpointId(checkpoint), held=command == "hold")
+        case _:
+            return None
+
+
+# -- a command -------------------------------------------------------------------------------------------------------
+
+
+class ControlClient:
+    """Reaches the process that runs a job, if there is one on this machine."""
+
+    def __init__(self, store: JobStore) -> None:
+        """Nothing is asked yet."""
+        self._store = store
+
+    def ping(self) -> dict[str, Any] | None:
+        """Who runs the job: ``pid``, ``leader``, and whether it ``answers``. None if nobody does here."""
+        control = self._here()
+        if control is None:
+            return None
+        try:
+            reply = _talk(control, {"command": "ping"}, LINE_S)
+        except TimeoutError:
+            return {"pid": control["pid"], "leader": control.get("leader"), "answers": False}
+        return None if reply is None else {**reply, "answers": True}
+
+    def status(self) -> dict[str, Any] | None:
+        """The status of the job as its process sees it. None if nobody runs it here."""
+        control = self._here()
+        reply = None if control is None else self._patiently(control, {"command": "status"}, LINE_S)
+        return None if reply is None else reply.get("status")
+
+    def ask(self, command: str, *, timeout_s: float = REQUEST_S, **arguments: object) -> Reply:
+        """Have the job do something, and wait until it has."""
+        control = self._here()
+        request = {"command": command, "timeout_s": timeout_s, **arguments}
+        reply = None if control is None else self._patiently(control, request, timeout_s + LINE_S)
+        if reply is None:
+            raise NotRunning(f"job {self._store.job} is not running here: start it with `headgate run`")
+        return Reply(Outcome(reply["outcome"]), reply["text"], reply["checkpoint"])
+
+    def elsewhere(self) -> str | None:
+        """The machine on which the job was last run, if it is another and nobody has heard of its end."""
+        control = self._store.read_control()
+        machine = None if control is None else control.get("machine")
+        return None if machine == _machine() else machine
+
+    def _here(self) -> dict[str, Any] | None:
+        """The address of a process of this machine that is still there."""
+        control = self._store.read_control()
+        if control is None or control.get("machine") != _machine() or not _is_alive(control.get("pid")):
+            return None
+        return control
+
+    def _patiently(self, control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: float) -> Any:
+        try:
+            return _talk(control, request, timeout_s)
+        except TimeoutError:
+            raise ExternalError(
+                f"process {control['pid']} of job {self._store.job} does not answer: see whether it is stuck"
+            ) from None
+
+
+def _talk(control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
+    """Ask, and hear the answer. None if nobody listens there, or not the one we mean."""
+    try:
+        with socket.create_connection((control["host"], control["port"]), LINE_S) as connection:
+            _send(connection, {**request, "token": control["token"]})
+            connection.settimeout(timeout_s)
+            reply = _parse(_read_line(connection))
+    except TimeoutError:
+        raise
+    except OSError:
+        return None
+    return None if not reply or "error" in reply else reply
+
+
+# -- both ends -------------------------------------------------------------------------------------------------------
+
+
+def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    """What comes before the first line break, or before the other end closes."""
+    data = b""
+    while b"\n" not in data and len(data) < LINE_BYTES_MAX:
+        more = connection.recv(65536)
+        if not more:
+            break
+        data += more
+    return data.partition(b"\n")[0]
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """A message; an empty one for what is none."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 < value < threading.TIMEOUT_MAX else REQUEST_S
+
+
+def _machine() -> str:
+    return socket.gethostname()
+
+
+def _is_alive(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,101 @@
+"""Before anything starts: who leads, where to begin, and whether what is there is whole.
+
+One rule: nothing in the storage changes here, but for a savepoint that is brought in from elsewhere; and that is
+published like any checkpoint, so it either is the newest record of the chain or was never there.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from headgate.core import recovery
+from headgate.core.ids import CheckpointId, OperatorUid
+from headgate.core.records import CompletedCheckpoint, Record, Restore
+from headgate.errors import BadStorage, InvalidOption
+from headgate.run import savepoints
+from headgate.run.control import ControlClient
+from headgate.snapshot.files import check, tables_of
+from headgate.store.jobstore import JobStore
+
+SHOWN_MAX = 3
+
+
+class Wishes(Protocol):
+    """What the user says about where to begin."""
+
+    @property
+    def restore_from(self) -> str | None: ...  # noqa: D102
+    @property
+    def fallback(self) -> bool: ...  # noqa: D102
+    @property
+    def takeover(self) -> bool: ...  # noqa: D102
+    @property
+    def allow_non_restored_state(self) -> bool: ...  # noqa: D102
+    @property
+    def renamed(self) -> tuple[tuple[str, str], ...]: ...  # noqa: D102
+
+
+def choose(store: JobStore, wishes: Wishes) -> Restore:
+    """Where the job begins, once it is clear that it can."""
+    refuse_second(store, takeover=wishes.takeover)
+    wanted = _wanted(store, wishes.restore_from)
+    records = store.read_chain()
+    base = recovery.choose(records, wanted)
+    if base is not None:
+        base = _whole(store, records, base, fallback=wishes.fallback)
+        wanted = base.id if base.id != recovery.latest(records) else wanted
+    return Restore(
+        again=True,
+        checkpoint=wanted,
+        renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in wishes.renamed),
+        allow_non_restored=wishes.allow_non_restored_state,
+    )
+
+
+def refuse_second(store: JobStore, *, takeover: bool) -> None:
+    """Two processes do not run one job, unless the second means to."""
+    there = ControlClient(store).ping()
+    if there is not None and not takeover:
+        raise InvalidOption(
+            f"job {store.job} is running already (process {there['pid']}): stop it first, or use --takeover to lead "
+            "in its place"
+        )
+
+
+def _wanted(store: JobStore, text: str | None) -> CheckpointId | None:
+    if text is None or text == "latest":
+        return None
+    if text.isdecimal():
+        return CheckpointId(int(text))
+    path = Path(text.removeprefix("file://"))
+    if not path.is_dir():
+        raise InvalidOption(f"--from {text}: give latest, the number of a checkpoint, or the directory of a savepoint")
+    return savepoints.bring_in(store, path)
+
+
+def _whole(
+    store: JobStore, records: tuple[Record, ...], base: CompletedCheckpoint, *, fallback: bool
+) -> CompletedCheckpoint:
+    """The checkpoint, if all its files are whole; with ``fallback``, else the newest one before it that is."""
+    wrong = _wrong(store, base)
+    if not wrong:
+        return base
+    older = [r for r in reversed(records) if isinstance(r, CompletedCheckpoint) and r.id < base.id]
+    good = next((each for each in older if not _wrong(store, each)), None)
+    if good is not None and fallback:
+        return good
+    shown = "; ".join(wrong[:SHOWN_MAX]) + (f"; and {len(wrong) - SHOWN_MAX} more" if len(wrong) > SHOWN_MAX else "")
+    offer = (
+        "there is no older checkpoint that is whole"
+        if good is None
+        else f"checkpoint {good.id} is whole: use --from {good.id}, or --fallback"
+    )
+    raise BadStorage(f"checkpoint {base.id} cannot be restored: {shown}. {offer}")
+
+
+def _wrong(store: JobStore, checkpoint: CompletedCheckpoint) -> list[str]:
+    _, extra = store.read_record(checkpoint.id)
+    table = tables_of([extra])
+    if store.local_root is not None:
+        return check(store.local_root, table)
+    sizes = {entry.path: entry.size for entry in store.list()}
+    return [f"{store.uri}/{name} is gone or cut short" for name, facts in table.items() if sizes.get(name) != facts.size]

@@ -1,0 +1,224 @@
+"""What is where in the storage of one job.
+
+One rule: this module alone knows the names below. A job's folder is claimed by ``job.json`` before anything else is
+written there, and one that another claims is refused.
+
+::
+
+    <storage>/<job>/job.json                 whose folder it is
+                    chain/<id>.json          the records, each created once
+                    holds/<id>               the checkpoint of that id is held
+                    savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
+                    control.json             how to reach the process that leads
+                    history.jsonl, history/  notable events
+
+Names that begin with a dot are not ours: file systems leave such things about.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from headgate.core.ids import CheckpointId
+from headgate.core.records import Record
+from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.store import codec
+from headgate.store.api import Missing, Store
+from headgate.store.folder import Folder
+from headgate.store.history import Lines, open_history
+
+CLAIM = "job.json"
+CONTROL = "control.json"
+PROBE = "writable"
+
+
+class JobStore(Folder):
+    """The storage of one job. It is a storage itself, with paths that begin at the job's folder.
+
+    Use ``open`` to run the job, and ``find`` to look at it.
+    """
+
+    def __init__(self, store: Store, job: str) -> None:
+        if "/" in job or job.startswith("."):
+            raise InvalidOption(f"{job!r} cannot be the name of a job: use one without '/', not beginning with '.'")
+        super().__init__(store, job)
+        self.job = job
+        self._history = open_history(self)
+
+    @classmethod
+    def open(cls, store: Store, job: str) -> Self:
+        """The storage of a job that is about to run, claimed for it and proved to be writable."""
+        found = cls(store, job)
+        _refuse_nested(store)
+        if not found._claimed():
+            found._refuse_foreign()
+            if not found.create_if_absent(CLAIM, _claim(job)):
+                found._claimed()
+        found.put(PROBE, b"")
+        found.delete(PROBE)
+        return found
+
+    @classmethod
+    def find(cls, store: Store, job: str) -> Self:
+        """The storage of a job that has run before. Nothing is written."""
+        found = cls(store, job)
+        if not found._claimed():
+            there = ", ".join(jobs(store)) or "none"
+            raise BadStorage(f"there is no job {job!r} in {store.uri}: its jobs are {there}")
+        return found
+
+    # -- the chain -------------------------------------------------------------------------------------------------
+
+    def read_chain(self) -> tuple[Record, ...]:
+        """All records, in the order of their ids."""
+        return tuple(record for record, _ in self.read_records())
+
+    def read_records(self) -> Iterator[tuple[Record, dict[str, Any]]]:
+        """All records with what else they carry, in the order of their ids. One that cannot be read raises."""
+        for number in self._ids("chain", r"(\d{10,})\.json"):
+            try:
+                yield self.read_record(number)
+            except Missing:  # swept meanwhile
+                continue
+
+    def read_record(self, number: CheckpointId) -> tuple[Record, dict[str, Any]]:
+        """The record of an id with what else it carries. ``Missing`` if there is none."""
+        path = _record_path(number)
+        where = f"{self.uri}/{path}"
+        record, extra = codec.decode(self.read(path), where)
+        if record.id != number:
+            raise BadStorage(f"{where} holds the record of id {record.id}: put back the one that belongs there")
+        return record, extra
+
+    def create_record(self, record: Record, extra: Mapping[str, object]) -> Record | None:
+        """Create a record if its id is free. None: it is created; otherwise the record that has the id.
+
+        An error says nothing about whether the record is there.
+        """
+        path = _record_path(record.id)
+        if self.create_if_absent(path, codec.encode(record, extra)):
+            return None
+        try:
+            return self.read_record(record.id)[0]
+        except Missing as error:
+            raise ExternalError(f"{self.uri}/{path} was there and is gone: nobody can tell whose it was") from error
+
+    def delete_record(self, *numbers: CheckpointId) -> None:
+        """Delete records, durably, before anything they name is deleted."""
+        self.delete(*(_record_path(number) for number in numbers))
+
+    # -- holds and savepoints --------------------------------------------------------------------------------------
+
+    def set_hold(self, number: CheckpointId, *, held: bool) -> None:
+        """Remember that a checkpoint is held, or that it is not."""
+        if held:
+            self.put(f"holds/{number}", b"")
+        else:
+            self.delete(f"holds/{number}")
+
+    def held(self) -> tuple[CheckpointId, ...]:
+        """The checkpoints that are held."""
+        return self._ids("holds", r"(\d+)")
+
+    def copied(self) -> tuple[CheckpointId, ...]:
+        """The savepoints whose own copy is complete."""
+        entries = (entry.path for entry in self.list("savepoints", depth=2))
+        found = (re.fullmatch(r"savepoints/(\d+)/manifest\.json", path) for path in entries)
+        return tuple(sorted(CheckpointId(int(name[1])) for name in found if name))
+
+    # -- the process that leads, and the past ----------------------------------------------------------------------
+
+    def put_control(self, control: Mapping[str, object]) -> None:
+        """Say how to reach the process that leads."""
+        self.put(CONTROL, codec.wrap(control))
+
+    def read_control(self) -> dict[str, Any] | None:
+        """How to reach the process that leads. None if none does."""
+        try:
+            return codec.unwrap(self.read(CONTROL), f"{self.uri}/{CONTROL}")
+        except Missing:
+            return None
+
+    def clear_control(self) -> None:
+        """No process leads any more."""
+        self.delete(CONTROL)
+
+    def append_history(self, lines: Lines) -> None:
+        """Add notable events to the end of the job's history."""
+        self._history.append(lines)
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """The notable events that are kept, the oldest first."""
+        return self._history.read()
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _ids(self, folder: str, name: str) -> tuple[CheckpointId, ...]:
+        """The ids that the names in a folder stand for, in their order."""
+        found = []
+        for entry in self.list(folder, depth=1):
+            own = entry.path.removeprefix(f"{folder}/")
+            if own.startswith("."):
+                continue
+            number = re.fullmatch(name, own, re.ASCII)
+            if number is None:
+                raise BadStorage(f"{self.uri}/{entry.path} does not belong there: move it away")
+            found.append(CheckpointId(int(number[1])))
+        return tuple(sorted(found))
+
+    def _claimed(self) -> bool:
+        """Whether the folder is this job's already. Raises if it is another's."""
+        where = f"{self.uri}/{CLAIM}"
+        try:
+            data = self.read(CLAIM)
+        except Missing:
+            return False
+        owner = _owner(data, where)
+        if owner != self.job:
+            raise BadStorage(f"{self.uri} is the storage of job {owner!r}, not {self.job!r}: choose another storage")
+        return True
+
+    def _refuse_foreign(self) -> None:
+        """Refuse a folder that nobody has claimed and that has something in it."""
+        ours = (CLAIM, PROBE, ".")
+        foreign = next((entry.path for entry in self.list() if not entry.path.startswith(ours)), None)
+        # Another process of this job may have claimed it by now, and gone on.
+        if foreign is not None and not self._claimed():
+            raise BadStorage(f"{self.uri} has no {CLAIM}, and is not empty ({foreign}): choose another storage")
+
+
+def jobs(store: Store) -> list[str]:
+    """The names of the jobs that have a folder in a storage."""
+    paths = (entry.path.split("/") for entry in store.list(depth=2))
+    return sorted(path[0] for path in paths if len(path) == 2 and path[1] == CLAIM)
+
+
+def _record_path(number: CheckpointId) -> str:
+    return f"chain/{number:010d}.json"
+
+
+def _claim(job: str) -> bytes:
+    return json.dumps({"format": codec.FORMAT, "job": job}).encode() + b"\n"
+
+
+def _owner(data: bytes, where: str) -> str:
+    try:
+        claim = json.loads(data)
+        version, owner = claim["format"], claim["job"]
+    except (ValueError, KeyError, TypeError):
+        version, owner = None, None
+    if type(version) is not int or version < 1 or not isinstance(owner, str):
+        raise BadStorage(f"{where} is damaged: it does not say whose folder this is; put back a good copy of it")
+    if version > codec.FORMAT:
+        raise BadStorage(codec.newer_format(where, version))
+    return owner
+
+
+def _refuse_nested(store: Store) -> None:
+    """Refuse a storage that is inside the folder of a job: jobs would end up inside one another."""
+    try:
+        owner = _owner(store.read(CLAIM), f"{store.uri}/{CLAIM}")
+    except Missing:
+        return
+    raise BadStorage(f"{store.uri} is the folder of job {owner!r}, not a storage: give the folder above it")

@@ -1,0 +1,179 @@
+"""Status and checkpoints of a job.
+
+One rule: one shape, whether the job runs here or not. What a stopped job cannot know (rates) is None, not missing.
+What the records say goes before what the history says: a record is the fact, a line is what somebody saw of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headgate.core import recovery
+from headgate.core.graph import Channel
+from headgate.core.ids import NO_GENERATION, CheckpointId, TaskId
+from headgate.core.records import CompletedCheckpoint, Fence, Record
+from headgate.core.state import JobState, Phase, TaskState
+from headgate.view import history as told
+from headgate.view.history import Life, Line
+from headgate.view.rates import Rates
+
+CRASHED = "crashed"
+"""No ending, and no process: the next run goes on from the last checkpoint."""
+UNKNOWN = "unknown"
+"""No ending, and a process on another machine, which cannot be asked from here."""
+ENDED_WELL = ("finished", "stopped", "cancelled")
+
+TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
+
+
+def running_status(job: str, state: JobState, now_ms: int, life: Life, rates: Rates) -> Line:
+    """The status of a job that this process runs."""
+    last = state.completed[-1] if state.completed else None
+    return {
+        "job": job,
+        "state": _state(state),
+        "text": life.ended.get("text") if life.ended else None,
+        "leader": state.leader or None,
+        "generation": None if state.generation == NO_GENERATION else state.generation,
+        "started_ms": life.started_ms,
+        "uptime_ms": None if life.started_ms is None else now_ms - life.started_ms,
+        "tasks": [_running_task(state, name, task, rates, now_ms) for name, task in state.tasks.items()],
+        "pending": [pending.id for pending in state.pending],
+        "last_checkpoint": None if last is None else _checkpoint(last, life, now_ms),
+        "last_failure": life.last_failure,
+        "restarts": dict(life.restarts),
+    }
+
+
+def status(
+    job: str, records: Sequence[Record], history: Iterable[Line], *, now_ms: int, elsewhere: bool = False
+) -> Line:
+    """The status of a job that no process here runs, from its storage alone.
+
+    ``elsewhere`` if a process of another machine was the last to run it, which may well be doing so now.
+    """
+    life = told.life(history)
+    tail = records[-1] if records else None
+    ending = tail.ending.value if isinstance(tail, Fence) and tail.ending is not None else None
+    base = recovery.latest(tuple(records))
+    last = next((one for one in records if isinstance(one, CompletedCheckpoint) and one.id == base), None)
+    ended = life.ended if life.ended and life.ended.get("ending") == ending else None
+    uptime = None if life.started_ms is None or life.last_ms is None else life.last_ms - life.started_ms
+    return {
+        "job": job,
+        "state": ending or (UNKNOWN if elsewhere else CRASHED if records else "new"),
+        "text": ended.get("text") if ended else None,
+        "leader": tail.leader if tail else None,
+        "generation": tail.generation if tail else None,
+        "started_ms": life.started_ms,
+        "uptime_ms": uptime,
+        "tasks": [] if last is None else _stored_tasks(last),
+        "pending": [],
+        "last_checkpoint": None if last is None else _checkpoint(last, life, now_ms),
+        "last_failure": life.last_failure,
+        "restarts": dict(life.restarts),
+    }
+
+
+def checkpoints(records: Sequence[Record], held: Sequence[CheckpointId], history: Iterable[Line]) -> list[Line]:
+    """All checkpoints that the storage or the history knows, in the order of ids.
+
+    ``kept`` says that a checkpoint's record is in the storage, so that the job can return to it.
+    """
+    found = told.checkpoints(history)
+    kept = {record.id: record for record in records if isinstance(record, CompletedCheckpoint)}
+    for record in kept.values():
+        one = found.setdefault(record.id, told.unknown(record.id, record.kind.value))
+        one.update(state="completed", generation=record.generation, why=None)
+    for one in found.values():
+        one.update(kept=one["id"] in kept, held=one["id"] in held, **_totals(one["tasks"].values()))
+    return [found[number] for number in sorted(found)]
+
+
+# -- a job that runs -----------------------------------------------------------------------------------------------
+
+
+def _state(state: JobState) -> str:
+    match state.phase:
+        case Phase.RUNNING:
+            return "running"
+        case Phase.CLOSED if state.ending is not None:
+            return state.ending.value
+        case Phase.CLOSING:
+            return "closing"
+        case Phase.DEPOSED:
+            return "deposed"
+        case _:
+            return "restarting" if state.history.attempts else "starting"
+
+
+def _running_task(state: JobState, name: TaskId, task: TaskState, rates: Rates, now_ms: int) -> Line:
+    if task.ended:
+        doing = "finished"
+    elif state.phase is not Phase.RUNNING:
+        doing = "stopped"
+    elif task.restart_at_ms is not None:
+        doing = "restarting"
+    else:
+        doing = "running" if task.started else "starting"
+    lag = {
+        channel.id: state.tasks[channel.upstream].boundary.batch - position
+        for channel, position in _consumed(state, name, task)
+    }
+    return {
+        "task": name,
+        "state": doing,
+        "run": task.run,
+        "batch": task.boundary.batch,
+        "lag": lag,
+        **rates.of(name, now_ms),
+    }
+
+
+def _consumed(state: JobState, name: TaskId, task: TaskState) -> list[tuple[Channel, int]]:
+    return list(zip(state.graph.inputs[name], task.boundary.positions, strict=True))
+
+
+# -- a job that does not -------------------------------------------------------------------------------------------
+
+
+def _stored_tasks(last: CompletedCheckpoint) -> list[Line]:
+    """The tasks as they stand in the checkpoint that the job would return to."""
+    lag: dict[TaskId, dict[str, int]] = {}
+    for flying in last.channels:
+        lag.setdefault(flying.downstream, {})[flying.channel] = flying.through - flying.after
+    return [
+        {
+            "task": snapshot.task,
+            "state": "finished" if snapshot.finished else "stopped",
+            "run": None,
+            "batch": snapshot.batch,
+            "lag": lag.get(snapshot.task, {}),
+            "rows": None,
+            "rows_per_s": None,
+            "wait_ms": None,
+        }
+        for snapshot in last.tasks
+    ]
+
+
+# -- both ----------------------------------------------------------------------------------------------------------
+
+
+def _checkpoint(record: CompletedCheckpoint, life: Life, now_ms: int) -> Line:
+    """A completed checkpoint; when that was, and how long it took, if the history still knows."""
+    told_of = life.last_checkpoint or {}
+    known = told_of if told_of.get("id") == record.id else {}
+    at = known.get("at")
+    return {
+        "id": record.id,
+        "kind": record.kind.value,
+        "completed_ms": at,
+        "age_ms": None if at is None else now_ms - at,
+        "duration_ms": known.get("duration_ms"),
+    }
+
+
+def _totals(tasks: Iterable[Mapping[str, Any]]) -> Line:
+    """Bytes and files over all tasks; None if nobody knows."""
+    parts = list(tasks)
+    return {name: sum(part.get(name) or 0 for part in parts) if parts else None for name in TOTALS}

@@ -1,0 +1,173 @@
+"""Steps of the core into lines of history.
+
+One rule: a line is seen in the difference between the state before a step and the state after it, so what the core
+ignored is not told, and what it did is told once. Only what is under way is remembered.
+
+Lines are plain data with ``at`` (ms) and ``event``: generation, task-started, task-failed, restart,
+checkpoint-triggered, -completed, -failed, -committed, savepoint-copied, notice, warning, ended; and progress, at most
+once in ``PROGRESS_MS``, which is for whoever watches and not for the history.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headgate.core.effects import Effect, Outcome, Tell
+from headgate.core.events import Event, Reported, SavepointCopied, TaskEnded, TaskFailed
+from headgate.core.ids import NO_GENERATION, TaskId
+from headgate.core.records import Ending
+from headgate.core.restart import Failure, FailureClass, Level
+from headgate.core.state import AT_REST, JobState, Phase
+from headgate.run.loop import Note
+from headgate.view import history
+from headgate.view.history import Line
+from headgate.view.job import running_status
+from headgate.view.rates import Rates
+from headgate.view.timing import Timing
+
+PROGRESS = "progress"
+PROGRESS_MS = 1_000
+STOPPED_OUTSIDE = Failure(FailureClass.EXTERNAL, "its query was stopped from outside")
+
+
+class Recorder:
+    """Watches the steps of one process. ``lines`` are those of the job's earlier lives."""
+
+    def __init__(self, job: str, lines: Iterable[Line] = ()) -> None:
+        """Nothing has been watched yet."""
+        self._job = job
+        self._life = history.life(lines)
+        self._timing = Timing()
+        self._rates = Rates()
+        self._progress_ms: int | None = None
+        self._gave_up: str | None = None
+
+    def watch(
+        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]
+    ) -> list[Line]:
+        """The lines that a step, or something that was measured, adds."""
+        if isinstance(event, Note):
+            found = list(self._measured(event))
+        elif before is after and not effects:
+            found = []
+        else:
+            found = list(self._stepped(now_ms, event, before, after, effects))
+        lines: list[Line] = [{"at": now_ms, **line} for line in found]
+        for line in lines:
+            self._life.take(line)
+        if self._progress_ms is None or now_ms - self._progress_ms >= PROGRESS_MS:
+            self._progress_ms = now_ms
+            lines.append({"at": now_ms, "event": PROGRESS, **self.status(now_ms, after)})
+            self._rates.sample(now_ms)
+        return lines
+
+    def status(self, now_ms: int, state: JobState) -> Line:
+        """The status of the job. May be asked from any thread: nothing that grows meanwhile is walked over."""
+        return running_status(self._job, state, now_ms, self._life, self._rates)
+
+    # -- what was measured -------------------------------------------------------------------------------------------
+
+    def _measured(self, note: Note) -> Iterator[Line]:
+        fields = note.fields
+        match note.kind:
+            case "warning":
+                yield {"event": "warning", "text": fields["text"]}
+            case "progress":
+                self._rates.read(fields["task"], int(fields["value"]))
+            case "wait_ms":
+                self._rates.waited(fields["task"], fields["value"])
+            case _:
+                self._timing.measured(note.kind, fields)
+
+    # -- what a step did ---------------------------------------------------------------------------------------------
+
+    def _stepped(
+        self, now_ms: int, event: Event, before: JobState, after: JobState, effects: Sequence[Effect]
+    ) -> Iterator[Line]:
+        told = False
+        if after.generation not in (before.generation, NO_GENERATION):
+            base = None if before.fence is None else before.fence.base
+            yield {"event": "generation", "generation": after.generation, "base": base, "leader": after.leader}
+        for line in (*_started(before, after), *self._failed(event, before, after)):
+            told = told or line["event"] != "task-started"
+            yield line
+        for line in self._timing.watch(now_ms, event, before, after, effects):
+            told = told or line["event"] == "checkpoint-failed"
+            yield line
+        if isinstance(event, SavepointCopied) and event.checkpoint in before.copying:
+            yield {"event": "savepoint-copied", "id": event.checkpoint}
+        if after.phase in AT_REST and before.phase not in AT_REST:
+            yield self._ended(after, effects)
+        elif not told:
+            for effect in effects:
+                if isinstance(effect, Tell) and effect.request is None and effect.outcome is not Outcome.DONE:
+                    yield {"event": "notice", "text": effect.text}
+
+    def _failed(self, event: Event, before: JobState, after: JobState) -> Iterator[Line]:
+        """A failure that the core took in, and what it decided."""
+        back = before.phase is Phase.RUNNING and after.phase is Phase.RESTARTING
+        over = before.phase is Phase.RUNNING and after.phase is Phase.CLOSING and after.ending is Ending.FAILED
+        task, failure = _failure_of(event)
+        again = None if task is None else _new_restart(before, after, task)
+        if task is not None and failure is not None and (back or over or again is not None):
+            run, what = before.tasks[task].run, failure.message
+            yield {"event": "task-failed", "task": task, "run": run, "class": failure.kind.value, "message": what}
+            cause, kind = f"task {task} failed: {what}", failure.kind
+        elif back or over:
+            most = after.settings.tolerable_failures
+            task, cause, kind = None, f"more than {most} checkpoints failed in a row", FailureClass.INTERNAL
+        else:
+            return
+        if over:
+            self._gave_up = cause
+            return
+        level = Level.JOB if back else Level.TASK
+        at_ms = after.restart_at_ms if back else again
+        assert at_ms is not None, "a restart has its time"
+        self._timing.restarted()
+        yield {
+            "event": "restart",
+            "level": level.value,
+            "task": task,
+            "cause": cause,
+            "class": kind.value,
+            "delay_ms": at_ms - after.now_ms,
+        }
+
+    def _ended(self, after: JobState, effects: Sequence[Effect]) -> Line:
+        ending: Any = "deposed" if after.phase is Phase.DEPOSED or after.ending is None else after.ending.value
+        text = next((effect.text for effect in reversed(effects) if isinstance(effect, Tell)), "")
+        if after.ending is Ending.FAILED and self._gave_up is not None:
+            text = f"{text}; {self._gave_up}"
+        return {"event": "ended", "ending": ending, "text": text, "leader": after.leader}
+
+
+def _started(before: JobState, after: JobState) -> Iterator[Line]:
+    if before.tasks is after.tasks:
+        return
+    for name, task in after.tasks.items():
+        was = before.tasks.get(name)
+        same = was is not None and was.run == task.run and before.generation == after.generation
+        if task.started and not (same and was is not None and was.started):
+            yield {"event": "task-started", "task": name, "run": task.run, "batch": task.boundary.batch}
+
+
+def _new_restart(before: JobState, after: JobState, task: TaskId) -> int | None:
+    """When a task is to run again, if that was decided in this step."""
+    if task not in before.tasks or before.tasks[task].restart_at_ms is not None:
+        return None
+    return after.tasks[task].restart_at_ms
+
+
+def _failure_of(event: Event) -> tuple[TaskId | None, Failure | None]:
+    """What a fact says has failed, should the core believe it."""
+    match event:
+        case TaskFailed(task=task, failure=failure):
+            return task, failure
+        case TaskEnded(task=task):
+            return task, STOPPED_OUTSIDE
+        case Reported(task=task, failure=Failure() as failure):
+            return task, failure
+        case Reported(task=task, ended=True):
+            return task, STOPPED_OUTSIDE
+        case _:
+            return None, None

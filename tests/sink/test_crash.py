@@ -1,0 +1,135 @@
+"""A commit of files is cut off at every single step, and done by several processes at once: exact in the end."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.sink.api import TwoPhaseSink
+from headgate.sink.contract import CONTEXT, attempt, compare, rows_of, seal, write
+from headgate.sink.files import files
+from headgate.sink.staging import HIDDEN
+from tests.sink.readers import read_json_by_writer, read_parquet, visible_files
+
+STEPS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
+"""The audit events of all steps that change what is in a directory. Each is raised just before the step is taken."""
+
+
+def opened(place: Path) -> TwoPhaseSink:
+    sink = files(place, format="json", partition_by=("writer",))
+    sink.open(CONTEXT)
+    return sink
+
+
+@pytest.fixture(scope="module")
+def sealed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A directory with two sealed batches in it, and the handle. Tests work on copies: a handle bears that."""
+    place = tmp_path_factory.mktemp("sealed")
+    sink = opened(place)
+    for batch in (0, 1):
+        write(sink, spark, attempt(batch), partitions=3)
+    return place, seal(sink, 1, attempt(0), attempt(1))
+
+
+ROWS = rows_of(attempt(0), attempt(1))
+
+
+def die_at_every_step(place: Path, handle: str, copies: Path) -> None:
+    """In a process without threads, which may fork: one copy for each step of a commit, which is killed there."""
+    step = 0
+    survived = False
+    while not survived:
+        copy = copies / f"{step:03}"
+        shutil.copytree(place, copy)
+        sink = opened(copy)
+        committing = os.fork()
+        if committing == 0:
+            left = step
+
+            def count(event: str, _arguments: object) -> None:
+                nonlocal left
+                if event in STEPS:
+                    if left == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    left -= 1
+
+            sys.addaudithook(count)
+            sink.commit(handle)
+            os._exit(0)
+        survived = os.waitpid(committing, 0)[1] == 0
+        step += 1
+
+
+def commit_at_once(place: Path, handle: str, copies: Path) -> None:
+    """In a process without threads: several processes commit the same, and all succeed."""
+    for number in range(10):
+        copy = copies / str(number)
+        shutil.copytree(place, copy)
+        committing = []
+        for _ in range(4):
+            process = os.fork()
+            if process == 0:
+                opened(copy).commit(handle)
+                os._exit(0)
+            committing.append(process)
+        assert [os.waitpid(process, 0)[1] for process in committing] == [0] * 4
+
+
+def in_a_clean_process(target: object, *arguments: object) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)  # type: ignore[arg-type]
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_a_commit_that_is_cut_off_at_any_step_is_exact_after_the_next(sealed: tuple[Path, str], tmp_path: Path) -> None:
+    place, handle = sealed
+    in_a_clean_process(die_at_every_step, place, handle, tmp_path)
+    partly = 0
+    copies = sorted(tmp_path.iterdir())
+    for copy in copies:
+        seen = read_json_by_writer(copy)
+        compare(seen, [row for row in ROWS if row in seen])
+        partly += 0 < len(seen) < len(ROWS)
+        sink = opened(copy)
+        sink.recover_and_commit(handle)
+        sink.recover_and_commit(handle)
+        compare(read_json_by_writer(copy), ROWS)
+        left = {path.name for path in (copy / HIDDEN / "contract.sink").iterdir()}
+        assert {name for name in left if not name.startswith(".committed-")} == {"committed.json", "g1"}
+        assert list((copy / HIDDEN / "contract.sink" / "g1").iterdir()) == []
+    assert partly >= 5, "between any two of the six renames"
+    assert len(copies) > 20
+
+
+def test_processes_that_commit_the_same_at_once_all_succeed(sealed: tuple[Path, str], tmp_path: Path) -> None:
+    place, handle = sealed
+    in_a_clean_process(commit_at_once, place, handle, tmp_path)
+    copies = list(tmp_path.iterdir())
+    assert len(copies) == 10
+    for copy in copies:
+        compare(read_json_by_writer(copy), ROWS)
+
+
+def test_seal_and_commit_of_twenty_files_take_less_than_20_ms(spark: SparkSession, tmp_path: Path) -> None:
+    sink = files(tmp_path)
+    sink.open(CONTEXT)
+    batches = 5
+    took_ms = []
+    for batch in range(batches):
+        for part in range(2):
+            write(sink, spark, attempt(batch * 2 + part), partitions=10)
+        began = time.perf_counter()
+        sink.commit(seal(sink, batch + 1, attempt(batch * 2), attempt(batch * 2 + 1)))
+        took_ms.append((time.perf_counter() - began) * 1000)
+    sys.stdout.write(f"seal and commit of 20 files: median {statistics.median(took_ms):.1f} ms, all {took_ms}\n")
+    compare(read_parquet(tmp_path), rows_of(*map(attempt, range(batches * 2))))
+    assert len(visible_files(tmp_path)) == batches * 20
+    assert min(took_ms) < 20

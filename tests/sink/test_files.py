@@ -1,0 +1,369 @@
+"""What the file sink does beyond the contract: names, formats, litter, refusals, files that are taken away."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, lit, struct, udf
+
+from headgate.core.ids import Generation, Run, SinkId
+from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.sink.api import DeadRuns, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.contract import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
+from headgate.sink.files import Format, files
+from headgate.sink.staging import HIDDEN
+from tests.sink.readers import read_csv, read_parquet, visible_files
+
+HEADER = {"header": True}
+
+
+def opened(sink: TwoPhaseSink) -> TwoPhaseSink:
+    sink.open(CONTEXT)
+    return sink
+
+
+def staging(place: Path) -> Path:
+    return place / HIDDEN / "contract.sink"
+
+
+def everything(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
+
+
+# -- what readers find ---------------------------------------------------------------------------------------------
+
+
+def test_a_committed_file_is_named_for_its_sink_generation_and_batch_and_nothing_else_lies_around(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(7))
+    sink.commit(seal(sink, 1, attempt(7)))
+    found = everything(tmp_path)
+    data = [name for name in found if not name.startswith(HIDDEN)]
+    assert [name.split("-")[:5] for name in data] == [
+        ["part", "contract.sink", "g1", "b7", "00000"],
+        ["part", "contract.sink", "g1", "b7", "00001"],
+    ]
+    assert all(name.endswith(".parquet") for name in data)
+    hidden = f"{HIDDEN}/contract.sink"
+    assert [name for name in found if name not in data] == [HIDDEN, hidden, f"{hidden}/committed.json", f"{hidden}/g1"]
+
+
+def test_spark_and_arrow_see_only_what_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path, partition_by=("writer",)))
+    for batch in (0, 1):
+        write(sink, spark, attempt(batch))
+    sink.commit(seal(sink, 1, attempt(0)))
+    with_spark = [(row["number"], row["writer"]) for row in spark.read.parquet(str(tmp_path)).collect()]
+    compare(with_spark, rows_of(attempt(0)))
+    assert {file.parent.name for file in visible_files(tmp_path)} == {"writer=generation 1 batch 0 run 1"}
+
+
+def test_csv_files_each_have_their_header(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path, format="csv", options=HEADER))
+    write(sink, spark, attempt(0), partitions=3)
+    sink.commit(seal(sink, 1, attempt(0)))
+    compare(read_csv(tmp_path), rows_of(attempt(0)))
+    assert len(visible_files(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "partition_by"),
+    [
+        ("parquet", {}, ()),
+        ("parquet", {}, ("writer",)),
+        ("json", {}, ()),
+        ("csv", {}, ()),
+        ("csv", HEADER, ()),
+        ("csv", {"Header": "true", "lineSep": "\r\n"}, ()),
+    ],
+)
+def test_where_there_are_no_rows_there_is_no_file(
+    format: Format,  # noqa: A002 - the sink's own word
+    options: dict[str, Any],
+    partition_by: tuple[str, ...],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    sink = opened(files(tmp_path, format=format, options=options, partition_by=partition_by))
+    frame = spark.range(0, ROWS, 1, 2).select(lit("a\nb").alias("writer"), col("id").alias("number"))
+    sink.invoke(attempt(0), frame.where("number < 0"))
+    sink.commit(seal(sink, 1, attempt(0)))
+    assert visible_files(tmp_path) == []
+    sink.invoke(attempt(1), frame.where(f"number = {ROWS - 1}"))
+    sink.commit(seal(sink, 2, attempt(1)))
+    assert len(visible_files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("options", [HEADER, {"header": True, "lineSep": "|"}, {"header": True, "compression": "gzip"}])
+def test_a_file_with_one_row_is_never_taken_for_an_empty_one(
+    options: dict[str, Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = opened(files(tmp_path, format="csv", options=options))
+    sink.invoke(attempt(0), spark.range(0, 1, 1, 1).select(lit("a\nb").alias("text")))
+    sink.commit(seal(sink, 1, attempt(0)))
+    found = spark.read.csv(str(tmp_path), multiLine=True, header=True, lineSep=options.get("lineSep"))
+    assert [row["text"] for row in found.collect()] == ["a\nb"]
+
+
+def test_a_batch_is_computed_once_and_put_into_the_number_of_files_that_was_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seen = spark.sparkContext.accumulator(0)
+
+    def look(number: int) -> int:
+        seen.add(1)
+        return number
+
+    sink = opened(files(tmp_path, files_per_batch=2))
+    frame = spark.range(0, 100, 1, 5).select(
+        udf(look, "long", useArrow=False)("id").alias("number"), lit("x").alias("writer")
+    )
+    sink.invoke(attempt(0), frame)
+    sink.commit(seal(sink, 1, attempt(0)))
+    assert seen.value == 100
+    assert len(visible_files(tmp_path)) == 2
+    compare(read_parquet(tmp_path), [(number, "x") for number in range(100)])
+
+
+def test_sinks_whose_names_look_alike_share_a_directory(spark: SparkSession, tmp_path: Path) -> None:
+    expected = []
+    handles = []
+    for number, (job, name) in enumerate((("a.b", "c"), ("a", "b.c"), ("a%2Eb", "c"), ("_a/ü=:1", ".c d"))):
+        sink = files(tmp_path)
+        sink.open(SinkContext(job, SinkId(name)))
+        write(sink, spark, attempt(number))
+        handles.append((sink, seal(sink, 1, attempt(number))))
+        expected += rows_of(attempt(number))
+    for sink, handle in handles:
+        sink.abort(DeadRuns(Generation(1), Run(1)))
+        sink.commit(handle)
+        sink.abort(Strangers(Generation(2)))
+    compare(read_parquet(tmp_path), expected)
+    with_spark = [(row["number"], row["writer"]) for row in spark.read.parquet(str(tmp_path)).collect()]
+    compare(with_spark, expected)
+
+
+# -- what stays, and what does not ---------------------------------------------------------------------------------
+
+
+def test_nothing_grows_with_time(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    for batch in range(3):
+        for run in (1, 2):
+            write(sink, spark, attempt(batch, run=run))
+        sink.abort(DeadRuns(Generation(1), Run(2)))
+        sink.commit(seal(sink, batch + 1, attempt(batch, run=2)))
+        assert everything(staging(tmp_path)) == ["committed.json", "g1"]
+    write(sink, spark, attempt(3))
+    (staging(tmp_path) / ".committed-of-a-process-that-died").touch()
+    sink.abort(Strangers(Generation(2)))
+    assert everything(staging(tmp_path)) == ["committed.json"]
+
+
+def test_what_is_not_ours_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    for name in ("notes.txt", "g1/notes.txt", "g1/b0-r1-copy"):
+        (staging(tmp_path) / name).touch()
+    sink.abort(Strangers(Generation(2)))
+    assert everything(staging(tmp_path)) == ["g1", "g1/b0-r1-copy", "g1/notes.txt", "notes.txt"]
+
+
+def test_the_directory_may_be_moved_between_seal_and_commit(spark: SparkSession, tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    sink = opened(files(before))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    assert str(tmp_path) not in handle
+    before.rename(after)
+    opened(files(f"file://{after}")).recover_and_commit(handle)
+    compare(read_parquet(after), rows_of(attempt(0)))
+
+
+def test_a_reader_may_take_files_away_even_between_a_crash_and_the_repeat(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    for batch in (0, 1):
+        write(sink, spark, attempt(batch))
+    first, second = seal(sink, 1, attempt(0)), seal(sink, 2, attempt(1))
+    half = tmp_path.parent / "half"
+    shutil.copytree(tmp_path, half)
+    sink.commit(first)
+    for file in visible_files(tmp_path):
+        file.unlink()
+    sink.commit(first)
+    sink.commit(second)
+    sink.commit(first)
+    compare(read_parquet(tmp_path), rows_of(attempt(1)))
+    # The same, cut off after one rename: the reader has that file already, and the other still waits.
+    crashed = opened(files(half))
+    (staging(half) / "committed.json").write_text('{"version": 1, "generation": 1, "checkpoint": 1}')
+    next((staging(half) / "g1" / "b0-r1").glob("part-00000*")).unlink()
+    crashed.commit(first)
+    compare(read_parquet(half), rows_of(attempt(0))[ROWS // 2 :])
+
+
+def test_a_job_that_begins_anew_with_lower_numbers_loses_and_overwrites_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    sink.commit(seal(sink, 5, attempt(0)))
+    for checkpoint in (1, 2):
+        write(sink, spark, attempt(0))
+        handle = seal(sink, checkpoint, attempt(0))
+        sink.commit(handle)
+        sink.commit(handle)
+    compare(read_parquet(tmp_path), rows_of(attempt(0)) * 3)
+
+
+# -- what is wrong is said -----------------------------------------------------------------------------------------
+
+
+def test_a_sealed_file_that_is_neither_staged_nor_committed_is_never_passed_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    lost = next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*"))
+    saved = lost.rename(tmp_path / "_saved")
+    with pytest.raises(
+        BadStorage, match="1 of 2 files that checkpoint 1 sealed are neither staged nor committed"
+    ) as it:
+        sink.commit(handle)
+    assert "\n" not in str(it.value)
+    assert visible_files(tmp_path) == []
+    saved.rename(lost)
+    sink.commit(handle)
+    compare(read_parquet(tmp_path), rows_of(attempt(0)))
+
+
+def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    with next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*")).open("ab") as file:
+        file.write(b"!")
+    with pytest.raises(BadStorage, match="it is not committed"):
+        sink.commit(handle)
+    assert visible_files(tmp_path) == []
+
+
+def test_output_that_is_gone_before_the_seal_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    with pytest.raises(BadStorage, match="the output of batch 1 is gone"):
+        seal(sink, 1, attempt(0), attempt(1))
+
+
+def test_a_directory_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    place, away = tmp_path / "place", tmp_path / "away"
+    sink = opened(files(place))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    place.rename(away)
+    with pytest.raises(ExternalError, match="cannot commit checkpoint 1: No such file or directory"):
+        sink.commit(handle)
+    with pytest.raises(ExternalError, match="cannot begin batch 1"):
+        sink.begin_transaction(attempt(1))
+    assert not place.exists()
+    away.rename(place)
+    sink.commit(handle)
+    compare(read_parquet(place), rows_of(attempt(0)))
+
+
+HANDLE = {"version": 1, "job": "j", "sink": "s", "generation": 1, "checkpoint": 1, "parts": [[0, 1, [["part-0", 5]]]]}
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "",
+        "{}",
+        "[]",
+        json.dumps(HANDLE)[:-5],
+        json.dumps(HANDLE | {"version": 2}),
+        json.dumps(HANDLE | {"job": 1}),
+        json.dumps(HANDLE | {"generation": "1"}),
+        json.dumps(HANDLE | {"checkpoint": -1}),
+        json.dumps(HANDLE | {"parts": [[0, 1]]}),
+        json.dumps(HANDLE | {"parts": [[0, 1, [["../../etc/passwd", 5]]]]}),
+        json.dumps(HANDLE | {"parts": [[0, 1, [["/etc/passwd", 5]]]]}),
+        json.dumps(HANDLE | {"parts": [[0, 1, [["", 5]]]]}),
+    ],
+)
+def test_a_handle_that_is_not_ours_is_refused(handle: str, tmp_path: Path) -> None:
+    with pytest.raises(BadStorage, match="sealed transaction"):
+        opened(files(tmp_path)).commit(handle)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 2, "generation": 1, "checkpoint": 1}'])
+def test_a_marker_that_cannot_be_read_is_refused_before_anything_runs(text: str, tmp_path: Path) -> None:
+    opened(files(tmp_path))
+    (staging(tmp_path) / "committed.json").write_text(text)
+    with pytest.raises(BadStorage, match=r"committed\.json"):
+        opened(files(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "what"),
+    [
+        ("hdfs://host/x", {}, "hdfs is not supported yet"),
+        ("s3a://bucket/x", {}, "s3a is not supported yet"),
+        ("file://host/x", {}, "write file:///path"),
+        ("file:x", {}, "write file:///path"),
+        ("/x", {"format": "orc"}, "format 'orc' is unknown: choose parquet, json, csv"),
+        ("/x", {"partition_by": "day"}, "partition_by takes column names"),
+        ("/x", {"partition_by": ("",)}, "partition_by takes column names"),
+        ("/x", {"files_per_batch": 0}, "must be at least 1, got 0"),
+        ("/x", {"options": {"PATH": "/y"}}, "option 'PATH' is set by Headgate"),
+        ("/x", {"options": {"partitionOverwriteMode": "dynamic"}}, "is set by Headgate"),
+    ],
+)
+def test_an_option_that_cannot_hold_is_refused_when_the_sink_is_made(
+    path: str, options: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(InvalidOption, match=what) as it:
+        files(path, **options)
+    assert "\n" not in str(it.value)
+
+
+def test_a_place_that_cannot_be_written_is_refused_when_the_sink_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    spark_sink = tmp_path / "spark"
+    (spark_sink / "_spark_metadata").mkdir(parents=True)
+    for path, what in (
+        (file, "is a file: give a directory"),
+        (file / "below", "cannot make"),
+        (Path("/proc/headgate"), "cannot make"),
+        (spark_sink, "remove _spark_metadata"),
+    ):
+        with pytest.raises(InvalidOption, match=f"sink sink: .*{what}"):
+            opened(files(path))
+    with pytest.raises(InvalidOption, match="too long"):
+        files(tmp_path).open(SinkContext("j" * 100, SinkId("s" * 100)))
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [({"partition_by": ("day",)}, "day"), ({"format": "csv"}, "(?i)csv")],
+)
+def test_what_spark_cannot_write_is_said_in_one_line(
+    options: dict[str, Any], what: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = opened(files(tmp_path, **options))
+    with pytest.raises(InvalidOption, match=what) as it:
+        sink.invoke(attempt(0), spark.range(3).select(struct("id").alias("nested")))
+    assert "\n" not in str(it.value)
+
+
+def test_a_sink_says_what_it_is(tmp_path: Path) -> None:
+    sink = files(tmp_path, format="json", partition_by=["day", "hour"])
+    assert sink.describe() == f"json files in {tmp_path}, by day, hour"
+    assert files("file:/data/x").describe() == files("file:///data/x").describe() == "parquet files in /data/x"
