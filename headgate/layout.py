@@ -167,6 +167,8 @@ def _write_offsets(query: Path, batch: Batch, offsets: Offsets) -> None:
 
 def files_of(query: Path, batch: Batch) -> list[str]:
     """The files that rebuild a query at a committed batch, relative to its directory."""
+    if batch == NO_BATCH:
+        return []
     found = ["metadata", f"offsets/{batch}", f"commits/{batch}"]
     if batch > 0:
         found.append(f"offsets/{batch - 1}")

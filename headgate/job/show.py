@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from headgate.core.settings import Mode
-from headgate.job.node import Node
+from headgate.job.node import Kind, Node
 from headgate.job.parts import Sink, Source
 from headgate.job.plan import Plan, PlannedTask
 
@@ -39,15 +39,14 @@ def as_text(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE) -> str:
     """The plan as a person reads it, a paragraph for each task."""
     data = as_data(name, plan, mode)
     lines = [f"job {name}: {data['guarantee']}", *(f"  {why}" for why in data["because"])]
-    parts = [part for task in data["tasks"] for part in (*task["operators"], *task["sinks"])]
-    width = max(len(part["uid"]) for part in parts)
+    width = max(len(_arrow(part) + part["uid"]) for task in data["tasks"] for part in task["operators"] + task["sinks"])
     for task in data["tasks"]:
         mode_text = "" if task["output_mode"] == "append" else f" ({task['output_mode']} mode)"
         lines += ["", f"task {task['id']}{mode_text}"]
         lines += [f"  <- channel {each['id']} from {each['from']}" for each in _ends(data, "to", task)]
-        lines += [f"  {_operator(part, width)}" for part in task["operators"]]
+        lines += [f"  {_line(part, width)}" for part in task["operators"]]
         lines += [f"  -> channel {each['id']} to {each['to']}" for each in _ends(data, "from", task)]
-        lines += [f"  -> {_sink(part, width - 3)}" for part in task["sinks"]]
+        lines += [f"  {_line(part, width)}" for part in task["sinks"]]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -130,14 +129,17 @@ def _part(node: Node) -> dict[str, Any]:
     }
 
 
-def _operator(part: dict[str, Any], width: int) -> str:
-    marks = [part["description"], "keeps state" if part["stateful"] else "", "on a branch" if part["on_branch"] else ""]
-    return f"{part['uid']:<{width}}  {part['kind']:<7}  {', '.join(filter(None, marks))}"
+def _line(part: dict[str, Any], width: int) -> str:
+    said = [part["description"]]
+    if part["kind"] == Kind.SINK.value:
+        said += [part["guarantee"], f"after {', '.join(part['after'])}" if part["after"] else ""]
+    else:
+        said += ["keeps state" if part["stateful"] else "", "on a branch" if part["on_branch"] else ""]
+    return f"{_arrow(part) + part['uid']:<{width}}  {part['kind']:<7}  {', '.join(filter(None, said))}"
 
 
-def _sink(part: dict[str, Any], width: int) -> str:
-    after = f" (after {', '.join(part['after'])})" if part["after"] else ""
-    return f"{part['uid']:<{width}}  {part['kind']:<7}  {part['description']}, {part['guarantee']}{after}"
+def _arrow(part: dict[str, Any]) -> str:
+    return "-> " if part["kind"] == Kind.SINK.value else ""
 
 
 def _ends(data: dict[str, Any], end: str, task: dict[str, Any]) -> list[dict[str, Any]]:

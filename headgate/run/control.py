@@ -45,6 +45,10 @@ class NotRunning(UserError):
     """No process on this machine runs the job."""
 
 
+class _Silent(Exception):
+    """Somebody listens, and says nothing."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """What became of a request."""
@@ -57,7 +61,7 @@ class Reply:
 @dataclass
 class _Waiter:
     told: threading.Event = field(default_factory=threading.Event)
-    reply: Reply = Reply(Outcome.FAILED, "the job's process is ending")  # noqa: RUF009 - frozen
+    reply: Reply = Reply(Outcome.FAILED, "the job's process is ending")
 
 
 # -- the process that runs the job -----------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ class ControlClient:
             return None
         try:
             reply = _talk(control, {"command": "ping"}, LINE_S)
-        except TimeoutError:
+        except _Silent:
             return {"pid": control["pid"], "leader": control.get("leader"), "answers": False}
         return None if reply is None else {**reply, "answers": True}
 
@@ -260,24 +264,30 @@ class ControlClient:
     def _patiently(self, control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: float) -> Any:
         try:
             return _talk(control, request, timeout_s)
-        except TimeoutError:
+        except _Silent:
             raise ExternalError(
-                f"process {control['pid']} of job {self._store.job} does not answer: see whether it is stuck"
+                f"process {control['pid']} of job {self._store.job} does not answer: see whether it is stuck or busy"
             ) from None
 
 
 def _talk(control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
     """Ask, and hear the answer. None if nobody listens there, or not the one we mean."""
     try:
-        with socket.create_connection((control["host"], control["port"]), LINE_S) as connection:
+        connection = socket.create_connection((control["host"], control["port"]), LINE_S)
+    except TimeoutError:
+        raise _Silent from None
+    except OSError:
+        return None
+    try:
+        with connection:
             _send(connection, {**request, "token": control["token"]})
             connection.settimeout(timeout_s)
             reply = _parse(_read_line(connection))
-    except TimeoutError:
-        raise
     except OSError:
-        return None
-    return None if not reply or "error" in reply else reply
+        raise _Silent from None
+    if not reply:
+        raise _Silent
+    return None if "error" in reply else reply
 
 
 # -- both ends -------------------------------------------------------------------------------------------------------

@@ -212,10 +212,10 @@ class Running:
             batch_interval_ms=job.batch_interval_ms,
         )
         self._control = ControlServer(
-            status=lambda: self._recorder.status(self._loop.now_ms(), self._loop.state),
-            submit=self._loop.tell,
-            store=store,
-            leader=self._leader,
+            lambda: self._recorder.status(self._loop.now_ms(), self._loop.state),
+            self._loop.tell,
+            job.name,
+            self._leader,
         )
         self._performer = Performer(
             job=job.name,
@@ -233,7 +233,7 @@ class Running:
 
     def lead(self, restore: Restore) -> Result:
         """Run the job until it is over, or until somebody else leads."""
-        self._control.start()
+        self._control.open(self._store)
         _watch_jvm(self._spark, lambda error: self._loop.tell(Broken(error)))
         try:
             state = self._loop.run(self._leader, restore)

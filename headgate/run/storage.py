@@ -43,8 +43,18 @@ NEWEST = Batch(2**62)
 class Storage:
     """The storage of one job, and the working directory beside it."""
 
-    def __init__(self, store: JobStore, root: Path, snapshots: Snapshots, tell: Callable[[Event | Note], None]) -> None:
-        """``root`` is the job's working directory: inside the storage, or elsewhere."""
+    def __init__(
+        self,
+        store: JobStore,
+        root: Path,
+        snapshots: Snapshots,
+        tell: Callable[[Event | Note], None],
+        wait_committed: Callable[[CheckpointId], bool],
+    ) -> None:
+        """``root`` is the job's working directory: inside the storage, or elsewhere. ``wait_committed`` waits until all
+        that was sealed up to a checkpoint is committed, and says whether it is.
+        """
+        self._wait_committed = wait_committed
         self._store = store
         self._root = root
         self._snapshots = snapshots

@@ -13,7 +13,6 @@ by Spark, Hive and Arrow when they read the target directory.
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -138,12 +137,12 @@ def directories(files: Iterable[Path], *, top: Path) -> set[Path]:
 
 
 def discard(directory: Path) -> None:
-    """Remove a directory with all that is in it, if it is there."""
-    try:
-        shutil.rmtree(directory)
-    except FileNotFoundError:
-        if directory.exists():
-            raise  # somebody else is at it too: not known to be gone
+    """Remove a directory with all that is in it, if it is there. Another process may be doing the same."""
+    for path, _, names in os.walk(directory, topdown=False):
+        for name in names:
+            Path(path, name).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            Path(path).rmdir()
 
 
 def force(paths: Iterable[Path]) -> None:

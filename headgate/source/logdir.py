@@ -203,8 +203,8 @@ class LogReader(DataSourceStreamReader):
         """Share out the rows between two offsets, which may be those of a batch that is done again."""
         first, last = Position.parse(start), Position.parse(end)
         names = self._listing.names()
-        self._check(names, first)
         self._check(names, last)
+        self._check(names, first)
         self._left(last)
         ranges = []
         for number in range(max(first.files, 1), last.files + 1):
@@ -289,9 +289,10 @@ def _disturbed(directory: str, known: list[str], names: list[str], position: Pos
     if len(through) < position.files:
         missing = position.files - len(through)
         return vanished(directory, f"of the {position.files} files up to {position.file!r}, {missing} are")
-    late = sorted(set(through) - set(known)) if known else [newest(directory, through[:-1])]
+    late = sorted(set(through) - set(known)) if known else []
+    which = late[0] if late else newest(directory, through[:-1])
     return BadStorage(
-        f"{directory}: {late[0]!r} came late: it sorts before {position.file!r}, which was read already: "
+        f"{directory}: {which!r} came late: it sorts before {position.file!r}, which was read already: "
         f"move it out, and give it a name that sorts after all others"
     )
 

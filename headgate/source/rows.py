@@ -268,7 +268,10 @@ def _as_in_json(wanted: pa.DataType) -> pa.DataType:
 
 def _header(directory: str, file: str, line: bytes, schema: pa.Schema) -> list[str]:
     """The names of a CSV file's columns. Those of the schema are among them, in any order."""
-    names: list[str] = pa.csv.read_csv(io.BytesIO(line)).column_names
+    try:
+        names: list[str] = pa.csv.read_csv(io.BytesIO(line)).column_names
+    except ValueError:  # blank, or no text; Arrow's errors are of this kind too
+        names = []
     for name in schema.names:
         if names.count(name) != 1:
             raise BadStorage(
@@ -330,6 +333,8 @@ def _read_parquet(directory: str, wanted: Piece, stream: BinaryIO, schema: pa.Sc
             if low < high:
                 yield _fitted(directory, wanted.file, at + low, batch.slice(low, high - low), schema)
             at += batch.num_rows
+    if at < wanted.end:
+        raise BadStorage(f"{directory}: {wanted.file!r} has fewer rows than its footer says: replace it by a good copy")
 
 
 def _fitted(directory: str, file: str, row: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -32,8 +32,8 @@ _CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Hadoop's name for "fail on close if there is an object by then", both as an option and as what a store can do."""
 _JARS = {"s3a": "org.apache.hadoop:hadoop-aws"}
 
-_NO_CLASS = ("UnsupportedFileSystemException", "ClassNotFoundException")
-_ABSENT = ("FileNotFoundException",)
+_NO_CLASS = ("UnsupportedFileSystemException", "ClassNotFoundException", "NoClassDefFoundError")
+_ABSENT = ("FileNotFoundException", "ParentNotDirectoryException")
 _TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
 _FORBIDDEN = ("AccessControlException", "AccessDeniedException")
 _IN_THE_WAY = ("FileAlreadyExistsException", "ParentNotDirectoryException", "PathIsDirectoryException")
@@ -74,7 +74,7 @@ class HadoopStore:
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
-        with self._reporting(path):
+        with self._reporting(path, reading=True):
             stream = self._fs.open(self._at(check_path(path)))
             try:
                 return bytes(stream.readAllBytes())
@@ -118,7 +118,7 @@ class HadoopStore:
         for path in paths:
             target = self._at(check_path(path))
             try:
-                with self._reporting(path):
+                with self._reporting(path, reading=True):
                     if self._fs.getFileStatus(target).isFile():
                         self._fs.delete(target, False)
             except Missing:
@@ -140,7 +140,7 @@ class HadoopStore:
 
     def copy_out(self, path: str, local: Path, *, link: bool = False) -> None:  # noqa: ARG002 - it cannot be linked
         """See ``Store.copy_out``."""
-        with self._reporting(path), temporary(local.absolute()) as temp:
+        with self._reporting(path, reading=True), temporary(local.absolute()) as temp:
             source = self._fs.open(self._at(check_path(path)))
             with reporting(local):
                 local.parent.mkdir(parents=True, exist_ok=True)
@@ -234,7 +234,7 @@ class HadoopStore:
     def _scan(self, folder: str, *, flat: bool) -> Iterator[Any]:
         """What is in a folder. Nothing if it is not there."""
         try:
-            with self._reporting(folder):
+            with self._reporting(folder, reading=True):
                 where = self._at(folder)
                 found = self._fs.listFiles(where, True) if flat else self._fs.listStatusIterator(where)
                 while found.hasNext():
@@ -249,12 +249,14 @@ class HadoopStore:
         return Path(self._root, path)
 
     @contextmanager
-    def _reporting(self, path: str) -> Iterator[None]:
+    def _reporting(self, path: str, *, reading: bool = False) -> Iterator[None]:
         where = f"{self._uri}/{path}"
         try:
             with reporting(where):
                 yield
         except (Py4JError, PySparkException) as error:
+            if reading and _described(error)[0] in _ABSENT:
+                raise Missing(where) from None
             raise _told(error, where) from error
 
 
@@ -271,8 +273,6 @@ def _unless_taken(act: Callable[[], None]) -> bool:
 def _told(error: Exception, where: str) -> HeadgateError:
     """Say in one line what Java says in many."""
     name, why = _described(error)
-    if name in _ABSENT:
-        return Missing(where)
     if name in _FORBIDDEN:
         return BadStorage(f"{where} cannot be used: {why}; give this user the right to read and write there")
     if name in _IN_THE_WAY:
@@ -285,4 +285,6 @@ def _described(error: Exception) -> tuple[str, str]:
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__, str(error).partition("\n")[0] or "Spark's JVM does not answer"
     thrown = error.java_exception
-    return str(thrown.getClass().getSimpleName()), str(thrown.getMessage()).partition("\n")[0]
+    name, why = str(thrown.getClass().getSimpleName()), str(thrown.getMessage()).partition("\n")[0]
+    # What HDFS calls a matter of rights: on the way there is a file.
+    return "ParentNotDirectoryException" if why.endswith("(is not a directory)") else name, why

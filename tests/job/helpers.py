@@ -1,8 +1,8 @@
 """Small parts for jobs, and a short way to write the shape of one.
 
-``shape("a  b<a  c*<b  out!<c")`` is a source ``a``, an operator ``b`` that reads it, an operator ``c`` with state, and a
-sink. Marks after a name: ``*`` keeps state, ``~`` in update mode, ``=`` in complete mode, ``+`` wants a new task, ``!`` is
-a sink. Several inputs make a union, or, with state, a join.
+``shape("a  b<a  c*<b  out!<c")`` is a source ``a``, an operator ``b`` that reads it, an operator ``c`` with state, and
+a sink. Marks after a name: ``*`` keeps state, ``~`` in update mode, ``=`` in complete mode, ``+`` wants a new task,
+``!`` is a sink. Several inputs make a union, or, with state, a join.
 """
 
 import re

@@ -221,6 +221,17 @@ def test_a_job_that_begins_anew_with_lower_numbers_loses_and_overwrites_nothing(
     compare(read_parquet(tmp_path), rows_of(attempt(0)) * 3)
 
 
+def test_a_mark_from_an_earlier_life_does_not_hide_a_loss(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    (staging(tmp_path) / "committed.json").write_text('{"version": 1, "generation": 3, "checkpoint": 9}')
+    next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00000*")).unlink()
+    with pytest.raises(BadStorage, match="neither staged nor committed"):
+        sink.commit(handle)
+    assert visible_files(tmp_path) == []
+
+
 # -- what is wrong is said -----------------------------------------------------------------------------------------
 
 

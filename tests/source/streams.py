@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from headgate.source import Source
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 @dataclass

@@ -196,6 +196,18 @@ def test_a_batch_is_not_done_again_over_a_file_that_is_gone(tmp_path: Path) -> N
         reader(tmp_path).partitions(START, end)
 
 
+def test_a_batch_is_not_done_again_with_a_file_that_came_late(tmp_path: Path) -> None:
+    for file, number in (("a", 1), ("c", 2), ("d", 3)):
+        put(tmp_path, file, number)
+    made = reader(tmp_path)
+    start = made.latestOffset(START, ReadMaxRows(1))
+    end = made.latestOffset(start, ReadAllAvailable())
+    put(tmp_path, "b", 9)
+    for planner in (made, reader(tmp_path)):
+        with pytest.raises(BadStorage, match="'b' came late: it sorts before 'd'"):
+            planner.partitions(start, end)
+
+
 def test_an_offset_of_another_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadStorage, match="not one of a log directory"):
         reader(tmp_path).latestOffset({"offset": 3}, ReadAllAvailable())
@@ -266,6 +278,7 @@ GOOD = b'{"n": 1}\n' * 40
         ("csv", NUMBERS, b'n,s\n1,x\n2,"x\ny"\n3,x\n', "row 2 of 'a' .*not closed on its line"),
         ("csv", StructType().add("s", StringType()), b'n,s\n1,x\n2,"x\n', "row 2 of 'a' .*not closed on its line"),
         ("csv", NUMBERS, b"1,x\n2,x\n", "first line of 'a' does not name the column 'n'"),
+        ("csv", NUMBERS, b"\n2,3\n", "first line of 'a' does not name the column 'n'"),
         ("csv", NUMBERS, b"n,n\n2,3\n", "first line of 'a' does not name the column 'n' once"),
         ("text", StructType().add("line", StringType()), b"good\n\xff\n", "row 2 of 'a' .*UTF8"),
         ("parquet", NUMBERS, b"PAR1 not really", "'a' is broken"),

@@ -1,57 +1,25 @@
-"""The command line. One rule: commands only parse, call and print; what they print is decided elsewhere.
-
-Exit codes: 0 all is well, 1 something was found to be wrong, 2 the command could not be carried out as given.
-"""
+"""The simulator's commands. One rule: they print what the simulator found, and say how to see it again."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headgate import __version__
+from headgate.cli.app import refuse
 from headgate.sim import crash, runner, scenario, story
 from headgate.sim.plan import Plan, draw
 
-app = typer.Typer(
-    name="headgate",
-    help="Exactly-once stream processing for people who use PySpark.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (sim, demo):
+        app.command()(command)
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
-
-
-def _refuse(message: str) -> NoReturn:
-    typer.echo(f"headgate: {message}", err=True)
-    raise typer.Exit(2)
-
-
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"headgate {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Exactly-once stream processing for people who use PySpark."""
-
-
-@app.command()
 def sim(
     seeds: Annotated[str, typer.Option(help="Which worlds to run: FIRST:END, the end not included.")] = "0:200",
     jobs: Annotated[
@@ -91,13 +59,13 @@ def sim(
 def _range(text: str) -> range:
     first, colon, end = text.partition(":")
     if not colon or not first.isdecimal() or not end.isdecimal() or int(first) >= int(end):
-        _refuse(f"--seeds {text}: give FIRST:END with FIRST below END, for example 0:2000")
+        refuse(f"--seeds {text}: give FIRST:END with FIRST below END, for example 0:2000")
     return range(int(first), int(end))
 
 
 def _directory(text: str) -> Path | None:
     if text and not Path(text).is_dir():
-        _refuse(f"--save {text}: there is no such directory; make it first")
+        refuse(f"--save {text}: there is no such directory; make it first")
     return Path(text) if text else None
 
 
@@ -173,7 +141,7 @@ def _replay(what: str, *, as_json: bool) -> None:
     try:
         plan = draw(int(what)) if what.isdecimal() else scenario.load(Path(what))
     except scenario.BadScenario as error:
-        _refuse(str(error))
+        refuse(str(error))
     log: list[str] = []
     verdict = runner.run_one(plan, log)
     if as_json:
@@ -198,7 +166,6 @@ def _crash_everywhere(*, as_json: bool) -> None:
     raise typer.Exit(1 if table.violations else 0)
 
 
-@app.command()
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Which world to tell.")] = story.SEED,
 ) -> None:

@@ -1,0 +1,29 @@
+"""The command line.
+
+One rule: commands only parse, call and print. What they show was decided in ``headgate.view``, what they ask of a
+running job is decided by the core, and every one of them prints JSON if it is asked to.
+
+``app``     what all commands share: how errors end, where a job is found
+``run``     run a job, and watch it
+``ask``     checkpoint, savepoint, stop, cancel: what a running job is asked
+``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
+``sim``     the simulator
+
+Exit codes: 0 all is well; 1 something went wrong, or was found to be wrong; 2 the command could not be carried out as
+given, and nothing was touched; 3 another process leads the job now; 130 and 143 interrupted.
+
+Not here: anything that a web page would want to do or show as well.
+"""
+
+from headgate.cli import ask, run, show, sim
+from headgate.cli.app import app
+
+__all__ = ["app", "main"]
+
+for group in (run, show, ask, sim):
+    group.register(app)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,90 @@
+"""Commands that ask something of a running job. One rule: the core answers, and its answer is the exit code."""
+
+from typing import Annotated
+
+import typer
+
+from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, say, show
+from headgate.core.effects import Outcome
+from headgate.run.control import REQUEST_S, ControlClient
+
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for the job's answer.")
+]
+EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1, Outcome.REFUSED: 2}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (checkpoint, savepoint, stop, cancel):
+        app.command()(command)
+
+
+def checkpoint(
+    job: JobArgument, storage: StorageOption = None, timeout: TimeoutOption = REQUEST_S, as_json: JsonOption = False
+) -> None:
+    """Take a checkpoint now, and wait until it is complete.
+
+    Example: headgate checkpoint orders --storage file:///data/headgate
+
+    Exit codes: 0 it is complete, 1 it failed or took too long, 2 the job is not running here, or refused.
+    """
+    _ask("checkpoint", job, storage, timeout, as_json=as_json)
+
+
+def savepoint(
+    job: JobArgument, storage: StorageOption = None, timeout: TimeoutOption = REQUEST_S, as_json: JsonOption = False
+) -> None:
+    """Take a savepoint, and wait until it is copied. It is kept until you delete it, and stands on its own.
+
+    Example: headgate savepoint job.py
+
+    Exit codes: 0 it is complete, 1 it failed or took too long, 2 the job is not running here, or refused.
+    """
+    _ask("savepoint", job, storage, timeout, as_json=as_json)
+
+
+def stop(
+    job: JobArgument,
+    storage: StorageOption = None,
+    with_savepoint: Annotated[  # noqa: ARG001 - said for the reader: there is no other way to stop
+        bool, typer.Option("--savepoint", help="Take a savepoint first. A stop always does; cancel ends a job without.")
+    ] = False,
+    timeout: TimeoutOption = REQUEST_S,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop a job in good order: take a savepoint, commit all that it sealed, then end. Waits for the end.
+
+    `headgate run` goes on from the savepoint. If the savepoint fails the job runs on.
+
+    Example: headgate stop orders --savepoint
+
+    Exit codes: 0 it has stopped, 1 the savepoint failed or it took too long, 2 the job is not running here, or refused.
+    """
+    _ask("stop", job, storage, timeout, as_json=as_json)
+
+
+def cancel(
+    job: JobArgument, storage: StorageOption = None, timeout: TimeoutOption = REQUEST_S, as_json: JsonOption = False
+) -> None:
+    """End a job at once, without a last checkpoint. Waits for the end.
+
+    What was decided is committed, the rest is thrown away. Checkpoints are deleted unless the job's settings retain
+    them on cancellation; savepoints, and checkpoints that somebody holds, stay.
+
+    Example: headgate cancel orders
+
+    Exit codes: 0 it is cancelled, 1 that failed or took too long, 2 the job is not running here, or refused.
+    """
+    _ask("cancel", job, storage, timeout, as_json=as_json)
+
+
+def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool) -> None:
+    with found(job, storage) as store:
+        reply = ControlClient(store).ask(command, timeout_s=timeout_s)
+    view = {"outcome": reply.outcome.value, "text": reply.text, "checkpoint": reply.checkpoint}
+    if as_json or reply.outcome is Outcome.DONE:
+        show(view, reply.text, as_json=as_json)
+    else:
+        say(reply.text)
+    raise typer.Exit(EXIT_CODES[reply.outcome])

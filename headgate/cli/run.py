@@ -1,0 +1,191 @@
+"""Run a job and watch it. One rule: whoever watches changes nothing, and may go at any time.
+
+Nothing needs to be put in order before a process ends: the protocol survives its death at any point. So the first
+Ctrl-C or SIGTERM ends the process, once Spark is stopped, and the second ends it at once.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from headgate.cli.app import FileArgument, StorageOption, load, say
+from headgate.errors import InvalidOption
+from headgate.view import text
+from headgate.view.recorder import PROGRESS
+
+PLAIN_EVERY_MS = 5_000
+"""Where no terminal shows it, progress is printed so often."""
+DEPOSED = 3
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(run)
+
+
+def run(
+    job: FileArgument,
+    restore_from: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="latest|ID|PATH", help="Begin at a checkpoint, or at the savepoint in a directory."
+        ),
+    ] = "latest",
+    fallback: Annotated[
+        bool, typer.Option("--fallback", help="If that checkpoint is damaged, take the newest whole one before it.")
+    ] = False,
+    takeover: Annotated[
+        bool, typer.Option("--takeover", help="Lead in place of another process that runs the job.")
+    ] = False,
+    allow_non_restored_state: Annotated[
+        bool, typer.Option("--allow-non-restored-state", help="Leave out state that no operator of the job claims.")
+    ] = False,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="An operator's uid has changed. May be repeated.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master.", show_default="what the job says")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
+    ] = None,
+    storage: StorageOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
+) -> None:
+    """Run a job until it finishes, fails, or is stopped.
+
+    Ctrl-C or SIGTERM ends the process, not the job: nothing is lost, and the next run goes on from the last checkpoint.
+    To end the job in good order use `headgate stop`. A second Ctrl-C ends the process at once.
+
+    Example: headgate run job.py --from 12
+
+    Exit codes: 0 it finished, or was stopped or cancelled; 1 it failed; 2 it could not begin as given; 3 another
+    process leads it now; 130 Ctrl-C; 143 SIGTERM.
+    """
+    renamed = tuple(_pair("--rename", each, "OLD=NEW") for each in rename or ())
+    settings = dict(_pair("--conf", each, "KEY=VALUE") for each in conf or ())
+    described = load(job)
+    from headgate.run import start  # noqa: PLC0415 - Spark is imported only where it is needed
+
+    wishes = start.Options(
+        restore_from=restore_from,
+        fallback=fallback,
+        takeover=takeover,
+        allow_non_restored_state=allow_non_restored_state,
+        renamed=renamed,
+        master=master,
+        conf=settings,
+        storage=storage,
+    )
+    interruption = Interruption()
+    try:
+        with watcher(as_json=as_json) as show:
+            result = start.run(described, wishes, interruption.guard(show))
+    except KeyboardInterrupt:
+        say("interrupted: `headgate run` goes on from the last checkpoint")
+        raise typer.Exit(128 + interruption.number) from None
+    raise typer.Exit(DEPOSED if result.deposed else 1 if result.ending == "failed" else 0)
+
+
+def _pair(option: str, given: str, form: str) -> tuple[str, str]:
+    left, equals, right = given.partition("=")
+    if not left or not equals or (option == "--rename" and not right):
+        raise InvalidOption(f"{option} {given}: write {option} {form}")
+    return left, right
+
+
+class Interruption:
+    """What Ctrl-C and SIGTERM do: the first raises ``KeyboardInterrupt``, the next one kills."""
+
+    def __init__(self) -> None:
+        """From now on."""
+        self.number = int(signal.SIGINT)
+        self._arm()
+
+    def guard(self, show: OnEvent) -> OnEvent:
+        """Pass events on. Spark sets a handler of its own when it starts, so ours is set again with a generation."""
+
+        def on_event(line: dict[str, Any]) -> None:
+            if line["event"] == "generation":
+                self._arm()
+            show(line)
+
+        return on_event
+
+    def _arm(self) -> None:
+        for number in SIGNALS:
+            signal.signal(number, self._first)
+
+    def _first(self, number: int, _frame: FrameType | None) -> None:
+        self.number = number
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+
+# -- watching --------------------------------------------------------------------------------------------------------
+
+
+def watcher(*, as_json: bool) -> AbstractContextManager[OnEvent]:
+    """What shows a job's events: as JSON, on a terminal, or as plain lines."""
+    if as_json:
+        return nullcontext(_print_json)
+    console = Console(markup=False, emoji=False, highlight=False)
+    return _Terminal(console) if console.is_terminal else nullcontext(_Plain())
+
+
+def _print_json(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+class _Plain:
+    """Every event in a line, and progress every few seconds."""
+
+    def __init__(self) -> None:
+        self._progress_ms: int | None = None
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        if line["event"] == PROGRESS:
+            if self._progress_ms is not None and line["at"] - self._progress_ms < PLAIN_EVERY_MS:
+                return
+            self._progress_ms = line["at"]
+            shown: str | None = text.progress(line)
+        else:
+            shown = text.event(line)
+        if shown is not None:
+            sys.stdout.write(f"{text.clock(line['at'])} {shown}\n")
+            sys.stdout.flush()
+
+
+class _Terminal(AbstractContextManager[OnEvent]):
+    """Every event in a line, and below them one line of progress that changes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, transient=True, auto_refresh=False)
+
+    def __enter__(self) -> OnEvent:
+        self._live.start()
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _show(self, line: dict[str, Any]) -> None:
+        if line["event"] == PROGRESS:
+            self._live.update(Text(text.progress(line), no_wrap=True, overflow="ellipsis"), refresh=True)
+            return
+        shown = text.event(line)
+        if shown is not None:
+            self._console.print(f"{text.clock(line['at'])} {shown}")

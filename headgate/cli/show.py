@@ -1,0 +1,148 @@
+"""Commands that show something. One rule: they change nothing, and need no running job."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from headgate.cli.app import (
+    FileArgument,
+    JobArgument,
+    JsonOption,
+    StorageOption,
+    found,
+    load,
+    opened,
+    refuse,
+    show,
+    storage_of,
+)
+from headgate.errors import BadStorage, ExternalError
+from headgate.run.control import ControlClient
+from headgate.store import jobstore
+from headgate.store.jobstore import JobStore
+from headgate.view import job as view, text
+
+SHOWN_MAX = 20
+"""So many checkpoints are shown to people, the newest."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("list")(list_jobs)
+    for command in (status, checkpoints, plan):
+        app.command()(command)
+
+
+def list_jobs(storage: StorageOption = None, as_json: JsonOption = False) -> None:
+    """List the jobs in a storage, with their state and their last checkpoint.
+
+    Example: headgate list --storage file:///data/headgate
+
+    Exit codes: 0 also if there is none, 2 there is no such storage.
+    """
+    uri = storage_of(storage)
+    with opened(uri) as store:
+        if store.local_root is not None and not store.local_root.is_dir():
+            refuse(f"{store.uri}: there is no such directory; give the storage that the job's file names")
+        views = [_overview(JobStore(store, name)) for name in jobstore.jobs(store)]
+        where = store.uri
+    show(views, text.jobs(views) if views else f"there is no job in {where} yet", as_json=as_json)
+
+
+def status(job: JobArgument, storage: StorageOption = None, as_json: JsonOption = False) -> None:
+    """Show what a job is doing, or where it ended.
+
+    States: starting, running, restarting, closing; finished, stopped, cancelled, failed; crashed (its process is gone,
+    and `headgate run` goes on from the last checkpoint); unknown (its process is on another machine, or does not
+    answer); new (it has never begun).
+
+    Example: headgate status orders
+
+    Exit codes: 0 it runs or ended well, 1 it failed or crashed, 2 there is no such job.
+    """
+    with found(job, storage) as store:
+        seen = _status(store)
+    show(seen, text.status(seen), as_json=as_json)
+    raise typer.Exit(1 if seen["state"] in (view.CRASHED, "failed") else 0)
+
+
+def checkpoints(
+    job: JobArgument,
+    number: Annotated[int | None, typer.Argument(metavar="ID", help="Show this one, task by task.")] = None,
+    storage: StorageOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a job's checkpoints: how long they took, what they hold, and whether they are kept.
+
+    Example: headgate checkpoints orders 12
+
+    Exit codes: 0, or 2 if there is no such job or checkpoint.
+    """
+    with found(job, storage) as store:
+        views = view.checkpoints(store.read_chain(), store.held(), store.read_history())
+    if number is not None:
+        one = next((each for each in views if each["id"] == number), None)
+        if one is None:
+            known = ", ".join(str(each["id"]) for each in views[-SHOWN_MAX:]) or "none"
+            refuse(f"checkpoint {number} is not known; there are: {known}")
+        show(one, text.checkpoint(one), as_json=as_json)
+    elif not views:
+        show(views, "there is no checkpoint yet", as_json=as_json)
+    else:
+        show(views, text.checkpoints(views[-SHOWN_MAX:]), as_json=as_json)
+
+
+def plan(
+    job: FileArgument,
+    as_json: JsonOption = False,
+    as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz instead of text.")] = False,
+    master: Annotated[str | None, typer.Option(help="The Spark master that works the plan out.")] = None,
+) -> None:
+    """Show the tasks and channels that a job becomes. Nothing is started, and no storage is touched.
+
+    Example: headgate plan job.py --dot | dot -Tsvg > plan.svg
+
+    Exit codes: 0, or 2 if the job cannot run as it is written.
+    """
+    if as_json and as_dot:
+        refuse("--json and --dot: choose one of them")
+    described = load(job)
+    from headgate.job import show as shown  # noqa: PLC0415 - Spark is imported only where it is needed
+    from headgate.job.settings import to_core  # noqa: PLC0415
+    from headgate.run.start import Options, plan_job, spark_for  # noqa: PLC0415
+
+    with spark_for(described, Options(master=master)) as spark:
+        planned, _ = plan_job(described, spark)
+    mode = to_core(described.checkpoint, described.restart).mode
+    if as_json:
+        show(shown.as_data(described.name, planned, mode), "", as_json=True)
+    elif as_dot:
+        typer.echo(shown.as_dot(described.name, planned, mode), nl=False)
+    else:
+        typer.echo(shown.as_text(described.name, planned, mode), nl=False)
+
+
+def _overview(store: JobStore) -> dict[str, Any]:
+    """A job among others: one whose storage is damaged does not hide the rest."""
+    try:
+        return _status(store)
+    except BadStorage as error:
+        return {**view.status(store.job, (), (), now_ms=0), "state": "damaged", "text": str(error)}
+
+
+def _status(store: JobStore) -> dict[str, Any]:
+    """From the process that runs the job, or else from its storage."""
+    client = ControlClient(store)
+    silent = None
+    try:
+        running = client.status()
+        if running is not None:
+            return running
+        machine = client.elsewhere()
+        silent = None if machine is None else f"it was last run on {machine}: ask there"
+    except ExternalError as error:
+        silent = str(error)
+    now_ms = time.time_ns() // 1_000_000
+    seen = view.status(store.job, store.read_chain(), store.read_history(), now_ms=now_ms, elsewhere=silent is not None)
+    return {**seen, "text": silent} if silent is not None and seen["state"] == view.UNKNOWN else seen

@@ -1,0 +1,55 @@
+"""A job as a user would write it: readings of users, summed up in windows, and watched for anomalies.
+
+Run by ``headgate demo``, which sets the two variables below.
+"""
+
+import os
+
+from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
+
+import headgate as hg
+
+DIRECTORY = os.environ["HEADGATE_DEMO_DIRECTORY"]
+ROWS = int(os.environ["HEADGATE_DEMO_ROWS"])
+
+
+def parse(rows: DataFrame) -> DataFrame:
+    """Name things, and mark what is out of the ordinary."""
+    return rows.select(
+        "n", F.col("key").alias("user"), "event_time", "value", (F.col("value") > 0.95).alias("anomalous")  # noqa: PLR2004
+    )
+
+
+def summarise(rows: DataFrame) -> DataFrame:
+    """Ten minutes of one user. The numbers of the rows go along, so that each can be counted at the end."""
+    return (
+        rows.withWatermark("event_time", "30 seconds")
+        .groupBy("user", F.window("event_time", "10 minutes"))
+        .agg(
+            F.count("*").alias("readings"),
+            F.sum("value").alias("total"),
+            F.collect_list("n").alias("numbers"),
+            F.collect_list(F.when(F.col("anomalous"), F.col("n"))).alias("anomalies"),
+        )
+        .select("user", F.col("window.start").alias("begins"), "readings", "total", "numbers", "anomalies")
+    )
+
+
+def only_anomalies(rows: DataFrame) -> DataFrame:
+    """What somebody should look at."""
+    return rows.where("anomalous").select("n", "user", "event_time", "value")
+
+
+job = hg.Job(
+    "demo",
+    checkpoint=hg.Checkpointing(interval="1s", storage=f"{DIRECTORY}/storage", tolerable_failures=3),
+    restart=hg.restart.exponential_delay(initial="500ms", maximum="10s"),
+    state=hg.state.rocksdb(),
+    spark_conf={"spark.sql.shuffle.partitions": "2"},
+)
+readings = job.source(
+    "readings", hg.generator(rows=ROWS, rows_per_batch=ROWS // 40, keys=50, out_of_order="20s", event_step_ms=100)
+)
+parsed = readings.apply("parse", parse)
+parsed.apply("summaries", summarise).sink("windows", hg.files(f"{DIRECTORY}/windows"))
+parsed.apply("anomalies", only_anomalies).sink("alerts", hg.files(f"{DIRECTORY}/alerts", format="json"))

@@ -1,0 +1,213 @@
+"""A running job takes requests through its loopback address, and answers them."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.core import events as e
+from headgate.core.effects import Effect, Outcome, Tell
+from headgate.core.ids import CheckpointId
+from headgate.errors import ExternalError
+from headgate.run import control
+from headgate.run.control import ControlClient, ControlServer, NotRunning, Reply
+from headgate.store.api import open_store
+from headgate.store.jobstore import JobStore
+from tests.helpers import line
+from tests.step_helpers import ME, Core, running
+
+
+class Job:
+    """A core that is told what users ask, and whose answers go back to them."""
+
+    def __init__(self, store: JobStore) -> None:
+        self.core: Core = running(line("a"))
+        self.lock = threading.Lock()
+        self.asked = threading.Event()
+        self.server = ControlServer(lambda: {"job": "orders", "state": "running"}, self.submit, "orders", ME)
+        self.server.open(store)
+
+    def submit(self, fact: e.Event) -> None:
+        with self.lock:
+            self._answer(self.core.tell(fact))
+        self.asked.set()
+
+    def do(self, act: Callable[[], list[Effect]]) -> None:
+        """Something happens once a user has asked."""
+        assert self.asked.wait(5)
+        with self.lock:
+            self._answer(act())
+
+    def _answer(self, given: list[Effect]) -> None:
+        for effect in given:
+            if isinstance(effect, Tell):
+                self.server.answer(effect)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JobStore:
+    return JobStore.open(open_store(str(tmp_path)), "orders")
+
+
+@pytest.fixture
+def job(store: JobStore) -> Iterator[Job]:
+    found = Job(store)
+    yield found
+    found.server.close()
+
+
+@pytest.fixture
+def user() -> Iterator[ThreadPoolExecutor]:
+    """Somebody who asks while the test goes on."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def test_a_running_job_says_who_it_is_and_how_it_does(job: Job, store: JobStore) -> None:
+    assert ControlClient(store).ping() == {"job": "orders", "leader": "me", "pid": os.getpid(), "answers": True}
+    assert ControlClient(store).status() == {"job": "orders", "state": "running"}
+    assert ControlClient(store).elsewhere() is None
+    assert job.core.requests == 0
+
+
+def test_a_checkpoint_that_is_asked_for_is_answered_when_it_is_complete(
+    job: Job, store: JobStore, user: ThreadPoolExecutor
+) -> None:
+    asked = user.submit(ControlClient(store).ask, "checkpoint")
+    job.do(lambda: job.core.complete(1))
+    assert asked.result(5) == Reply(Outcome.DONE, "checkpoint 1 completed", 1)
+
+
+def test_stopping_is_answered_when_the_job_is_over(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
+    asked = user.submit(ControlClient(store).ask, "stop")
+    job.do(lambda: job.core.complete(1))
+    job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
+    job.do(job.core.burn)
+    assert not asked.done()
+    job.do(lambda: job.core.tell(job.core.strangers_aborted()))
+    job.server.close()
+    assert asked.result(5) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
+    assert store.read_control() is None
+
+
+def test_a_savepoint_does_not_stop_the_job(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
+    asked = user.submit(ControlClient(store).ask, "savepoint")
+    job.do(lambda: job.core.complete(1))
+    job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
+    assert asked.result(5) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
+
+
+def test_cancelling_is_answered_at_the_end(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
+    asked = user.submit(ControlClient(store).ask, "cancel")
+    job.do(job.core.burn)
+    job.do(lambda: job.core.tell(job.core.strangers_aborted()))
+    job.server.close()
+    assert asked.result(5) == Reply(Outcome.DONE, "the job is cancelled; its checkpoints are deleted")
+
+
+def test_holding_and_releasing_go_to_the_core(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
+    refused = ControlClient(store).ask("hold", checkpoint=1)
+    assert (refused.outcome, refused.checkpoint) == (Outcome.REFUSED, 1)
+    job.core.ask()
+    job.core.complete(1)
+    for command, held in (("hold", True), ("release", False)):
+        job.asked.clear()
+        asked = user.submit(ControlClient(store).ask, command, checkpoint=1)
+        job.do(lambda held=held: job.core.tell(e.HoldSet(ME, CheckpointId(1), held)))  # type: ignore[misc]
+        assert asked.result(5).outcome is Outcome.DONE
+
+
+def test_a_request_that_is_none_is_refused(job: Job, store: JobStore) -> None:
+    assert ControlClient(store).ask("dance").text == "dance refused: there is no such request"
+    assert ControlClient(store).ask("hold", checkpoint="x").outcome is Outcome.REFUSED
+    assert not job.asked.is_set()
+
+
+def test_nobody_waits_longer_than_he_said(job: Job, store: JobStore) -> None:
+    reply = ControlClient(store).ask("checkpoint", timeout_s=0.05)
+    assert reply == Reply(Outcome.FAILED, "checkpoint: no answer within 0.05 s; it may still come")
+    assert job.core.state.pending != ()
+
+
+def test_whoever_waits_hears_when_the_process_ends(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
+    asked = user.submit(ControlClient(store).ask, "checkpoint")
+    assert job.asked.wait(5)
+    job.server.close()
+    assert asked.result(5) == Reply(Outcome.FAILED, "the job's process is ending")
+    with pytest.raises(NotRunning, match="job orders is not running here"):
+        ControlClient(store).ask("checkpoint")
+
+
+def test_without_the_right_secret_nothing_is_answered(job: Job, store: JobStore) -> None:
+    there = store.read_control()
+    assert there is not None
+    store.put_control({**there, "token": "wrong"})
+    assert ControlClient(store).ping() is None
+    assert ControlClient(store).status() is None
+    for nonsense in (b"\n", b"[]\n", b"{\n", b'{"token": 5}\n'):
+        with socket.create_connection((there["host"], there["port"]), 5) as raw:
+            raw.sendall(nonsense)
+            assert "error" in json.loads(raw.makefile().readline())
+    assert not job.asked.is_set()
+
+
+def change(store: JobStore, **fields: Any) -> None:
+    store.put_control({**(store.read_control() or {}), **fields})
+
+
+def test_a_process_that_is_gone_does_not_run_the_job(job: Job, store: JobStore) -> None:
+    assert job.server is not None
+    free = socket.create_server(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+    free.close()
+    change(store, port=port)
+    assert ControlClient(store).ping() is None
+    change(store, pid=2**22 + 1)
+    assert ControlClient(store).ping() is None
+    store.clear_control()
+    assert ControlClient(store).ping() is None
+
+
+def test_a_process_on_another_machine_is_not_asked(job: Job, store: JobStore) -> None:
+    change(store, machine="far-away")
+    client = ControlClient(store)
+    assert (client.ping(), client.elsewhere()) == (None, "far-away")
+    assert not job.asked.is_set()
+
+
+def test_a_process_that_does_not_answer_is_still_there(
+    job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LINE_S", 0.1)
+    assert job.server is not None
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        change(store, port=deaf.getsockname()[1])
+        assert ControlClient(store).ping() == {"pid": os.getpid(), "leader": "me", "answers": False}
+        with pytest.raises(ExternalError, match="does not answer: see whether it is stuck or busy"):
+            ControlClient(store).status()
+
+
+def test_closing_leaves_the_address_of_who_leads_by_now(job: Job, store: JobStore) -> None:
+    change(store, token="another")  # noqa: S106 - not a secret
+    job.server.close()
+    there = store.read_control()
+    assert there is not None
+    assert there["token"] == "another"  # noqa: S105 - not a secret
+
+
+def test_too_many_at_once_are_turned_away(job: Job, store: JobStore) -> None:
+    assert job.server is not None
+    there = store.read_control()
+    assert there is not None
+    waiting = [socket.create_connection((there["host"], there["port"]), 5) for _ in range(control.WAITING_MAX)]
+    try:
+        assert (ControlClient(store).ping() or {})["answers"] is False
+    finally:
+        for one in waiting:
+            one.close()

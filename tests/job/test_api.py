@@ -1,0 +1,236 @@
+"""Building a job, and every way to build it wrong. ``LINE`` stands for the user's line in a message."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, Row
+
+from headgate import restart
+from headgate.core.restart import ExponentialDelay, NoRestart
+from headgate.errors import InvalidJob
+from headgate.job.api import Job, JoinOn, Stream
+from headgate.job.node import Kind, Node
+from headgate.job.parts import Sink, Source
+from headgate.job.processor import Context, Processor
+from headgate.job.settings import Checkpointing
+from headgate.sink.console import console
+from headgate.source.generator import generator
+from tests.job.helpers import NullSink, RateSource
+
+STORAGE = Checkpointing(storage="file:///data/headgate")
+
+
+class Echo(Processor):
+    output = "value long"
+
+    def process(self, key: Any, rows: Iterator[Row], context: Context) -> Iterator[Row]:
+        raise AssertionError(key, rows, context)
+
+
+class NoOutput(Processor):
+    process = Echo.process
+
+
+class BadTime(Echo):
+    time = "lunar"
+
+
+def keep(frame: DataFrame) -> DataFrame:
+    raise AssertionError(f"called with {frame} while the job is built")
+
+
+def both(left: DataFrame, right: DataFrame) -> DataFrame:
+    raise AssertionError(left, right)
+
+
+def new_job(name: str = "orders") -> Job:
+    return Job(name, checkpoint=STORAGE)
+
+
+def stream(job: Job | None = None, uid: str = "in") -> Stream:
+    return (job or new_job()).source(uid, RateSource())
+
+
+def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines() -> None:
+    job = new_job()
+    orders = job.source("orders", RateSource())
+    other = job.source("other", RateSource())
+    parsed = orders.apply("parse", keep)
+    totals = parsed.apply("totals", keep, output_mode="update", new_task=True)
+    alerts = parsed.process("alerts", Echo(), key="value")
+    pairs = parsed.process("pairs", Echo(), key=["value", "timestamp"], new_task=True)
+    merged = totals.union("merged", alerts, pairs)
+    joined = merged.join("joined", other, both)
+    again = joined.join("again", other, on="value", how="left")
+    again.sink("out", NullSink())
+    nodes = {node.uid: node for node in job.freeze()}
+    assert list(nodes) == ["orders", "other", "parse", "totals", "alerts", "pairs", "merged", "joined", "again", "out"]
+    assert [node.kind for node in nodes.values()] == [
+        *(Kind.SOURCE, Kind.SOURCE, Kind.APPLY, Kind.APPLY, Kind.PROCESS, Kind.PROCESS),
+        *(Kind.UNION, Kind.JOIN, Kind.JOIN, Kind.SINK),
+    ]
+    first = int(nodes["orders"].where.removeprefix("test_api.py:"))
+    assert [node.where for node in nodes.values()] == [f"test_api.py:{first + offset}" for offset in range(10)]
+    assert nodes["totals"] == Node(
+        "totals", Kind.APPLY, ("parse",), keep, "update", new_task=True, where=f"test_api.py:{first + 3}"
+    )
+    assert nodes["alerts"].key == "value"
+    assert nodes["pairs"].key == ("value", "timestamp")
+    assert nodes["merged"].inputs == ("totals", "alerts", "pairs")
+    assert (nodes["joined"].inputs, nodes["joined"].what) == (("merged", "other"), both)
+    assert nodes["again"].what == JoinOn(("value",), "left")
+    assert repr(again) == "Stream('again')"
+
+
+def test_a_job_keeps_what_it_was_given_and_has_defaults_for_the_rest() -> None:
+    plain = new_job()
+    assert (plain.name, plain.checkpoint, plain.restart) == ("orders", STORAGE, ExponentialDelay())
+    assert (plain.state, plain.master, plain.batch_interval_ms, dict(plain.spark_conf)) == (None, None, None, {})
+    given: dict[str, str | bool | float] = {"spark.cores.max": 4, "spark.eventLog.enabled": True, "spark.x": "y"}
+    full = Job(
+        "orders",
+        checkpoint=STORAGE,
+        restart=restart.none(),
+        spark_conf=given,
+        master="local[2]",
+        batch_interval="500ms",
+    )
+    given["spark.cores.max"] = 8
+    assert dict(full.spark_conf) == {"spark.cores.max": "4", "spark.eventLog.enabled": "true", "spark.x": "y"}
+    assert (full.restart, full.master, full.batch_interval_ms) == (NoRestart(), "local[2]", 500)
+
+
+def test_a_job_is_frozen_once_and_the_same_each_time() -> None:
+    job = new_job()
+    stream(job).sink("out", NullSink())
+    assert job.freeze() == job.freeze()
+
+
+def test_headgates_own_sources_and_sinks_have_the_shape_that_a_job_asks_for() -> None:
+    assert isinstance(generator(rows=1), Source)
+    assert isinstance(console(), Sink)
+    assert not isinstance(console(), Source)
+
+
+def unfinished() -> None:
+    job = new_job()
+    stream(job).apply("half", keep)
+    job.freeze()
+
+
+def foreign() -> None:
+    stream(uid="mine").union("u", stream(new_job("other"), "theirs"))
+
+
+def frozen() -> None:
+    job = new_job()
+    inward = stream(job)
+    inward.sink("out", NullSink())
+    job.freeze()
+    inward.sink("late", NullSink())
+
+
+def twice() -> None:
+    stream(uid="in").apply("in", keep)
+
+
+def twice_but_for_case() -> None:
+    stream(uid="in").apply("In", keep)
+
+
+def anything(value: object) -> Any:
+    """What a type checker would refuse as well."""
+    return value
+
+
+REFUSALS: list[tuple[Callable[[], object], str]] = [
+    # Names
+    (lambda: new_job("my job"), "LINE: job 'my job' cannot be a file name: use letters and digits, then also"),
+    (lambda: new_job(""), "LINE: job '' cannot be a file name"),
+    (lambda: new_job(anything(None)), "LINE: job None cannot be a file name"),
+    (lambda: stream(uid="a/b"), "LINE: uid 'a/b' cannot be a file name"),
+    (lambda: stream(uid=""), "LINE: uid '' cannot be a file name"),
+    (lambda: stream(uid="_hidden"), "LINE: uid '_hidden' cannot be a file name"),
+    (lambda: stream(uid=".."), "LINE: uid '..' cannot be a file name"),
+    (lambda: stream(uid="x" * 101), r"LINE: uid 'x{59}\.\.\. cannot be a file name"),
+    (lambda: stream(uid="a\n"), r"LINE: uid 'a\\n' cannot be a file name"),
+    # No uid
+    (
+        lambda: stream().apply(anything(keep)),
+        r"LINE: apply has no uid: begin with a name, .*, as in apply\('keep', ...\)",
+    ),
+    (lambda: stream().apply(anything(lambda f: f)), r"LINE: apply has no uid: .* as in apply\('name', ...\)"),
+    (lambda: stream().process(anything(Echo()), key="x"), r"LINE: process has no uid: .* as in process\('name', ...\)"),
+    (lambda: stream().sink(anything(NullSink())), r"LINE: sink has no uid: .* as in sink\('name', ...\)"),
+    (lambda: new_job().source(anything(RateSource())), r"LINE: source has no uid: .* as in source\('name', ...\)"),
+    (lambda: stream().union(anything(stream())), r"LINE: union has no uid"),
+    (lambda: stream().join(anything(None)), r"LINE: join has no uid"),
+    # Twice
+    (twice, r"LINE: uid 'in' is taken \(test_api.py:\d+\): give each a name of its own"),
+    (twice_but_for_case, r"LINE: uid 'In' is too much like 'in' \(test_api.py:\d+\)"),
+    # Things of another kind
+    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.kafka.source\(...\)"),
+    (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is no source"),
+    (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is no source"),
+    (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is no sink: give one, as in"),
+    (lambda: stream().sink("out", anything(print)), "LINE: <built-in function print> is no sink"),
+    (lambda: stream().apply("x"), r"LINE: apply\('x', ...\) needs a function from DataFrame to DataFrame, not None"),
+    (lambda: stream().apply("x", anything("y")), r"LINE: apply\('x', ...\) needs a function .*, not 'y'"),
+    (
+        lambda: stream().process("x", anything(keep), key="k"),
+        r"LINE: process\('x', ...\) needs a headgate.Processor, not",
+    ),
+    (lambda: stream().process("x", anything(Echo), key="k"), r"LINE: process\('x', ...\) needs a headgate.Processor"),
+    (lambda: stream().process("x", NoOutput(), key="k"), "LINE: NoOutput has no output: name its columns there"),
+    (lambda: stream().process("x", BadTime(), key="k"), "LINE: BadTime.time is 'lunar': choose one of 'none', 'proc"),
+    (lambda: stream().process("x", Echo()), r"LINE: process\('x', ...\) has key=\(\): name the columns"),
+    (lambda: stream().process("x", Echo(), key=""), r"LINE: process\('x', ...\) has key='': name the columns"),
+    (lambda: stream().process("x", Echo(), key=["a", anything(1)]), r"LINE: .* has key=\['a', 1\]: name the columns"),
+    (
+        lambda: stream().apply("x", keep, output_mode="all"),
+        "LINE: output_mode='all': choose one of 'append', 'update', 'c",
+    ),
+    (lambda: stream().apply("x", keep, new_task=anything(1)), "LINE: new_task=1: write new_task=True or leave it out"),
+    (lambda: stream().union("u"), r"LINE: union\('u'\) needs another stream: union\('u', other\)"),
+    (lambda: stream().union("u", anything("x")), r"LINE: union\('u', ...\) needs a stream of this job, not 'x'"),
+    (lambda: stream().join("j", fn=both), r"LINE: join\('j', ...\) needs a stream of this job, not None"),
+    (
+        lambda: stream().join("j", stream()),
+        r"LINE: join\('j', ...\) needs either a function of two DataFrames or the col",
+    ),
+    (lambda: stream().join("j", stream(), both, on="x"), r"LINE: join\('j', ...\) needs either"),
+    (foreign, "LINE: stream 'theirs' belongs to job 'other', not to 'orders': streams of two jobs do not meet"),
+    # The job as a whole
+    (lambda: new_job().freeze(), r"LINE: job 'orders' has no source: begin with job.source\('name', ...\)"),
+    (unfinished, r"LINE: stream 'half' leads to no sink: give it one with .sink\('name', ...\), or leave it out"),
+    (frozen, "LINE: job 'orders' is being run and cannot be changed any more"),
+    # Options of the job
+    (lambda: Job("x", checkpoint=anything("/data")), "LINE: checkpoint='/data': give a headgate.Checkpointing"),
+    (
+        lambda: Job("x", checkpoint=STORAGE, restart=anything("always")),
+        "LINE: restart='always' is no strategy: make one",
+    ),
+    (lambda: Job("x", checkpoint=STORAGE, state=anything("rocksdb")), "LINE: state='rocksdb' is no state backend"),
+    (lambda: Job("x", checkpoint=STORAGE, batch_interval="x"), "LINE: batch_interval='x' is no duration"),
+    (
+        lambda: Job("x", checkpoint=STORAGE, spark_conf=anything({"a": None})),
+        "LINE: spark_conf has 'a': None: give text",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "message"), REFUSALS)
+def test_what_cannot_be_is_refused_with_the_users_line(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        build()
+    assert re.match(message.replace("LINE", r"test_api\.py:\d+"), str(refused.value)), str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_line_is_the_users_own_and_not_that_of_a_helper_inside_headgate() -> None:
+    job = new_job()
+    with pytest.raises(InvalidJob) as refused:
+        job.source("in", cast("Source", None))
+    assert refused.traceback[0].lineno + 1 == int(re.findall(r"test_api\.py:(\d+)", str(refused.value))[0])

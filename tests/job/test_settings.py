@@ -1,0 +1,179 @@
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import restart
+from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from headgate.core.settings import Mode, Settings
+from headgate.errors import InvalidOption
+from headgate.job.settings import Checkpointing, Duration, duration_ms, to_core
+
+STORAGE = "file:///data/headgate"
+
+
+@pytest.mark.parametrize(
+    ("written", "milliseconds"),
+    [
+        ("500ms", 500),
+        ("10s", 10_000),
+        ("1.5s", 1_500),
+        (" 2 min ", 120_000),
+        ("1h", 3_600_000),
+        ("1d", 86_400_000),
+        (10, 10_000),
+        (0.25, 250),
+        (0, 0),
+        (timedelta(minutes=1, milliseconds=5), 60_005),
+    ],
+)
+def test_a_duration_is_written_in_several_ways(written: Duration, milliseconds: int) -> None:
+    assert duration_ms(written) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "written", ["", "10", "10 m", "1h30min", "-1s", "ms", True, None, [], float("nan"), float("inf")]
+)
+def test_what_is_no_duration_is_refused_with_an_example(written: Any) -> None:
+    with pytest.raises(InvalidOption, match=rf"^ttl={re.escape(repr(written))} is no duration: .*, ttl='1h'$"):
+        duration_ms(written, name="ttl", example="1h")
+
+
+@pytest.mark.parametrize("written", [-1, timedelta(seconds=-1), "0s"])
+def test_a_duration_that_is_too_short_is_refused(written: Duration) -> None:
+    with pytest.raises(InvalidOption, match=r"is too short: it must be 1 ms or more, duration='10s'$"):
+        duration_ms(written, least=1)
+
+
+def test_the_defaults_are_flinks_and_a_bound_on_how_far_tasks_run_ahead() -> None:
+    assert to_core(Checkpointing(storage=STORAGE)) == Settings(lag_max=8)
+
+
+def test_every_setting_reaches_the_core() -> None:
+    written = Checkpointing(
+        storage=STORAGE,
+        interval="1min",
+        mode="at-most-once",
+        timeout="5min",
+        min_pause="2s",
+        max_concurrent=2,
+        tolerable_failures=3,
+        unaligned=True,
+        alignment_timeout="30s",
+        retained=4,
+        retain_on_cancellation=True,
+        after_tasks_finish=False,
+        lag_max=None,
+        working_directory="/fast/disk",
+    )
+    assert to_core(written, NoRestart()) == Settings(
+        interval_ms=60_000,
+        mode=Mode.AT_MOST_ONCE,
+        timeout_ms=300_000,
+        min_pause_ms=2_000,
+        concurrent_max=2,
+        tolerable_failures=3,
+        unaligned=True,
+        alignment_timeout_ms=30_000,
+        retained=4,
+        retain_on_cancellation=True,
+        checkpoints_after_finish=False,
+        lag_max=None,
+        restart=NoRestart(),
+    )
+    assert written.working_directory == "file:///fast/disk"
+
+
+def test_without_an_interval_checkpoints_are_taken_when_asked_for() -> None:
+    assert to_core(Checkpointing(storage=STORAGE, interval=None)).interval_ms is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"storage": ""}, "storage='' is no place: write a URI or a path, storage='file:///data/headgate'"),
+        ({"storage": None}, "storage=None is no place"),
+        ({"storage": Path("/x")}, "is no place: write a URI or a path"),
+        ({"working_directory": " "}, "working_directory=' ' is no place"),
+        (
+            {"interval": "soon"},
+            "interval='soon' is no duration: write a number with ms, s, min, h or d, interval='10s'",
+        ),
+        ({"interval": 0}, "interval=0 is too short: it must be 1 ms or more, interval='10s'"),
+        (
+            {"mode": "twice"},
+            "mode='twice' is no guarantee: choose one of 'exactly-once', 'at-least-once', 'at-most-once'",
+        ),
+        ({"timeout": "0s"}, "timeout='0s' is too short: it must be 1 ms or more, timeout='10min'"),
+        ({"min_pause": -1}, "min_pause=-1 is too short: it must be 0 ms or more, min_pause='1s'"),
+        ({"max_concurrent": 0}, "max_concurrent=0 is too few: it must be 1 or more, max_concurrent=1"),
+        ({"max_concurrent": 1.5}, "max_concurrent=1.5 is no whole number: write max_concurrent=1"),
+        ({"retained": True}, "retained=True is no whole number: write retained=1"),
+        ({"tolerable_failures": -1}, "tolerable_failures=-1 is too few: it must be 0 or more"),
+        ({"unaligned": "yes"}, "unaligned='yes' is neither on nor off: write unaligned=True or unaligned=False"),
+        ({"after_tasks_finish": 1}, "after_tasks_finish=1 is neither on nor off"),
+        ({"retain_on_cancellation": None}, "retain_on_cancellation=None is neither on nor off"),
+        ({"alignment_timeout": "x"}, "alignment_timeout='x' is no duration"),
+        ({"lag_max": 0}, "lag_max=0 is too few: it must be 1 or more"),
+        (
+            {"mode": "at-least-once", "unaligned": True},
+            "need exactly-once or at-most-once: at-least-once does not align",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_hold_is_refused_by_name(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        Checkpointing(**{"storage": STORAGE, **wrong})
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs:///x", "file:/x", "file:///x y"])
+def test_a_uri_stays_as_it_is_written(uri: str) -> None:
+    assert Checkpointing(storage=uri).storage == uri
+
+
+def test_a_path_is_made_absolute_so_that_a_restart_from_elsewhere_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = Checkpointing(storage="state", working_directory="~/work")
+    monkeypatch.chdir("/")
+    assert written.storage == f"file://{tmp_path}/state"
+    assert written.working_directory == f"file://{Path.home()}/work"
+    assert replace(written, retained=2).storage == written.storage
+
+
+def test_restart_strategies_take_durations_as_they_are_written() -> None:
+    assert restart.none() == NoRestart()
+    assert restart.fixed_delay(delay="2s", attempts=3) == FixedDelay(2_000, 3)
+    assert restart.failure_rate(failures=3, interval="5min", delay="10s") == FailureRate(3, 300_000, 10_000)
+    assert restart.exponential_delay() == ExponentialDelay()
+    assert restart.exponential_delay(
+        initial="2s", maximum="2min", multiplier=2, jitter=0, reset_after="10min", attempts=7
+    ) == ExponentialDelay(2_000, 120_000, 2, 0, 600_000, 7)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "wrong", "message"),
+    [
+        ("fixed_delay", {"delay": "x"}, "delay='x' is no duration"),
+        ("fixed_delay", {"attempts": 0}, "attempts=0 is too few: it must be 1 or more, attempts=3"),
+        ("failure_rate", {"failures": "3"}, "failures='3' is no whole number: write failures=3"),
+        ("failure_rate", {"interval": 0}, "interval=0 is too short"),
+        ("exponential_delay", {"initial": 0}, "initial=0 is too short"),
+        ("exponential_delay", {"initial": "2min"}, "maximum='1min' is below initial='2min': raise it"),
+        ("exponential_delay", {"multiplier": 1}, "multiplier=1 makes no delay longer: write a number above 1"),
+        ("exponential_delay", {"multiplier": "2"}, "multiplier='2' makes no delay longer"),
+        ("exponential_delay", {"jitter": 1}, "jitter=1 is no share: write a number from 0 to below 1, jitter=0.1"),
+        ("exponential_delay", {"jitter": True}, "jitter=True is no share"),
+        ("exponential_delay", {"reset_after": "0s"}, "reset_after='0s' is too short"),
+    ],
+)
+def test_a_restart_strategy_that_cannot_hold_is_refused(strategy: str, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        getattr(restart, strategy)(**wrong)
+    assert message in str(refused.value)

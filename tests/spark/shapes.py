@@ -1,0 +1,127 @@
+"""Jobs that prove themselves: every row that comes out says which row went in.
+
+``build`` makes a job of a given shape from plain data, so that a test can make it in its own process, and
+``HEADGATE_SHAPE`` (JSON) lets ``headgate run shapes.py`` make the same one in another.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions as F
+
+import headgate as hg
+
+SHAPES = ("fork", "diamond", "join", "random", "windows")
+
+
+def build(
+    shape: str,
+    directory: str,
+    *,
+    rows: int = 20_000,
+    batches: int = 20,
+    slow_ms: int = 0,
+    fail_at: int | None = None,
+    keys: int = 20,
+    shared: dict[str, str] | None = None,
+    backend: str = "rocksdb",
+    name: str = "job",
+    **checkpoint: Any,
+) -> hg.Job:
+    settings: dict[str, Any] = {"interval": "1s", "storage": f"{directory}/storage", "tolerable_failures": 100}
+    settings.update(checkpoint)
+    job = hg.Job(
+        name,
+        checkpoint=hg.Checkpointing(**settings),
+        restart=hg.restart.fixed_delay(delay="200ms"),
+        state=hg.state.rocksdb() if backend == "rocksdb" else hg.state.hashmap(),
+        spark_conf={"spark.sql.shuffle.partitions": "2", **(shared or {})},
+    )
+    source = hg.generator(rows=rows, rows_per_batch=rows // batches, keys=keys, out_of_order="2s", event_step_ms=20)
+    rows_in = job.source("rows", source)
+    if slow_ms or fail_at is not None:
+        rows_in = rows_in.apply("trouble", lambda frame: _trouble(frame, slow_ms, fail_at, f"{directory}/failed"))
+    out = f"{directory}/out"
+    match shape:
+        case "fork":
+            rows_in.apply("windows", _windows).sink("in-windows", hg.files(f"{out}/windows"))
+            rows_in.sink("plain", hg.files(f"{out}/plain", format="json"))
+            firsts = rows_in.apply("firsts", _firsts, new_task=True)
+            firsts.sink("once", hg.files(f"{out}/once", format="csv"))
+        case "diamond":
+            left = rows_in.apply("left", lambda frame: _tagged(frame, "left", slow_ms), new_task=True)
+            right = rows_in.apply("right", lambda frame: _tagged(frame, "right", 0), new_task=True)
+            both = left.union("both", right, new_task=True)
+            both.apply("totals", _totals).sink("totals-out", hg.files(f"{out}/totals"))
+        case "join":
+            left = rows_in.apply("left", lambda frame: _tagged(frame, "left", 0), new_task=True)
+            right = rows_in.apply("right", lambda frame: _tagged(frame, "right", 0), new_task=True)
+            left.join("pairs", right, _pairs, new_task=True).sink("pairs-out", hg.files(f"{out}/pairs"))
+        case "random":
+            drawn = rows_in.apply("draw", lambda frame: frame.withColumn("drawn", F.rand()))
+            drawn.sink("one", hg.files(f"{out}/one"))
+            drawn.sink("two", hg.files(f"{out}/two"))
+            drawn.apply("later", lambda frame: frame, new_task=True).sink("three", hg.files(f"{out}/three"))
+        case "windows":
+            rows_in.apply("windows", _windows).sink("in-windows", hg.files(f"{out}/windows"))
+        case _:
+            raise AssertionError(shape)
+    return job
+
+
+def _windows(frame: DataFrame) -> DataFrame:
+    return (
+        frame.withWatermark("event_time", "5 seconds")
+        .groupBy("key", F.window("event_time", "30 seconds"))
+        .agg(F.collect_list("n").alias("numbers"))
+        .select("key", F.col("window.start").alias("begins"), "numbers")
+    )
+
+
+def _firsts(frame: DataFrame) -> DataFrame:
+    return frame.withWatermark("event_time", "5 seconds").dropDuplicates(["n", "event_time"]).select("n", "key", "seq")
+
+
+def _tagged(frame: DataFrame, tag: str, slow_ms: int) -> DataFrame:
+    if slow_ms:
+        frame = _trouble(frame, slow_ms, None, "")
+    return frame.select("n", "key", "event_time", F.lit(tag).alias("side"))
+
+
+def _totals(frame: DataFrame) -> DataFrame:
+    return (
+        frame.withWatermark("event_time", "5 seconds")
+        .groupBy("side", F.window("event_time", "30 seconds"))
+        .agg(F.collect_list("n").alias("numbers"))
+        .select("side", "numbers")
+    )
+
+
+def _pairs(left: DataFrame, right: DataFrame) -> DataFrame:
+    a = left.withWatermark("event_time", "5 seconds").alias("a")
+    b = right.withWatermark("event_time", "5 seconds").alias("b")
+    same = F.expr("a.n = b.n and a.event_time = b.event_time")
+    return a.join(b, same).select(F.col("a.n").alias("n"))
+
+
+def _trouble(frame: DataFrame, slow_ms: int, fail_at: int | None, flag: str) -> DataFrame:
+    """Work slowly, and fail once at a certain row."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(slow_ms / 1000)
+            if fail_at is not None and fail_at in batch.column("n").to_pylist() and not Path(flag).exists():
+                Path(flag).touch()
+                raise ValueError(f"row {fail_at} does not please")
+            yield batch
+
+    return frame.mapInArrow(work, frame.schema)
+
+
+if "HEADGATE_SHAPE" in os.environ and __name__ == "__headgate__":
+    job = build(**json.loads(os.environ["HEADGATE_SHAPE"]))

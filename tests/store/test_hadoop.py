@@ -1,0 +1,159 @@
+"""The same contract through Hadoop: on ``file:``, and on any storage that ``HEADGATE_TEST_STORAGE`` names.
+
+Spark's own ``PYSPARK_SUBMIT_ARGS`` gives the jars and the settings that such a storage needs.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.store import history
+from headgate.store.api import TEMPORARY, open_store
+from headgate.store.hadoop import HadoopStore
+from headgate.store.jobstore import JobStore, jobs
+from tests.helpers import ALICE, BOB, completed, line, void
+from tests.store.contract import FolderContract, StoreContract, paths
+from tests.store.writer import session
+
+REMOTE = os.environ.get("HEADGATE_TEST_STORAGE")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    made = session()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HadoopStore:
+    return HadoopStore(spark, f"file://{tmp_path_factory.mktemp('store')}/made when needed/")
+
+
+class TestHadoopsLocalFileSystem(FolderContract):
+    KILLS = 1
+    WRITER_ARGUMENTS = ("spark",)
+
+    @pytest.fixture
+    def store(self, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HadoopStore:
+        return HadoopStore(spark, f"file://{tmp_path_factory.mktemp('store')}/made when needed/")
+
+
+if REMOTE is not None:
+
+    class TestAnotherStorage(StoreContract):
+        KILLS = 1
+        WRITER_ARGUMENTS = ("spark",)
+
+        @pytest.fixture
+        def store(self, spark: SparkSession) -> HadoopStore:
+            return HadoopStore(spark, f"{REMOTE}/{uuid4().hex}")
+
+
+# -- where ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_uri_of_another_scheme_is_opened_through_spark(spark: SparkSession) -> None:
+    store = open_store("hdfs://localhost:1/data", spark)
+    assert isinstance(store, HadoopStore)
+    assert (store.uri, store.local_root) == ("hdfs://localhost:1/data", None)
+
+
+def test_a_file_uri_stays_on_this_machine(spark: SparkSession, tmp_path: Path) -> None:
+    assert open_store(f"file://{tmp_path}", spark).local_root == tmp_path
+
+
+def test_a_scheme_that_nobody_knows_is_refused_with_what_it_needs(spark: SparkSession) -> None:
+    with pytest.raises(InvalidOption, match=r"no file system for 'foo'; put its jar .* spark\.hadoop\.fs\.foo\.impl"):
+        open_store("foo://bucket/x", spark)
+
+
+@pytest.mark.skipif(REMOTE is not None, reason="the jars of another storage are there")
+def test_a_known_scheme_without_its_jar_is_refused_with_the_jar(spark: SparkSession) -> None:
+    with pytest.raises(InvalidOption, match=r"'s3a'; add org\.apache\.hadoop:hadoop-aws:\d.* to spark\.jars\.packages"):
+        open_store("s3a://bucket/x", spark)
+
+
+def test_a_file_system_without_an_atomic_create_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(InvalidOption, match="'webhdfs' cannot create a file only if there is none"):
+        open_store("webhdfs://localhost:1/x", spark)
+
+
+def test_a_storage_that_does_not_answer_is_an_external_error_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    store = open_store("hdfs://localhost:1/data", spark)
+    for act in (
+        lambda: store.read("a"),
+        lambda: store.put("a", b""),
+        lambda: store.create_if_absent("a", b""),
+        lambda: paths(store),
+        lambda: store.delete("a"),
+        lambda: store.copy_out("a", tmp_path / "a"),
+    ):
+        with pytest.raises(ExternalError, match=r"could not be reached: .*Connection refused") as raised:
+            act()
+        assert "\n" not in str(raised.value)
+
+
+def test_a_host_that_is_not_known_is_an_external_error(spark: SparkSession) -> None:
+    with pytest.raises(ExternalError, match=r"could not be reached: .*UnknownHostException"):
+        open_store("hdfs://nowhere.invalid:8020/x", spark).read("a")
+
+
+# -- what only this one does ---------------------------------------------------------------------------------------
+
+
+def test_unfinished_files_do_not_show_and_none_are_left(store: HadoopStore, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"1")
+    store.put("a/b", b"1")
+    store.create_if_absent("a/c", b"1")
+    assert not store.create_if_absent("a/c", b"2")
+    store.copy_in(tmp_path / "source", "a/d")
+    folder = Path(store.uri.removeprefix("file://"), "a")
+    assert sorted(file.name for file in folder.iterdir()) == ["b", "c", "d"]
+    (folder / f"{TEMPORARY}0123").write_bytes(b"half")
+    assert paths(store) == ["a/b", "a/c", "a/d"]
+
+
+def test_a_target_that_may_not_be_written_is_a_bad_storage(store: HadoopStore, tmp_path: Path) -> None:
+    store.put("a", b"1")
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(BadStorage, match="file/target cannot be used"):
+        store.copy_out("a", tmp_path / "file" / "target")
+
+
+def test_a_job_lives_in_it(store: HadoopStore) -> None:
+    job = JobStore.open(store, "orders")
+    record, extra = completed(line("a", "b"), 1, 5), {"files": {"a/5": [1, 2]}}
+    assert job.create_record(record, extra) is None
+    assert job.create_record(void(2, leader=ALICE), {}) is None
+    assert job.create_record(void(2, leader=BOB), {}) == void(2, leader=ALICE)
+    job.set_hold(record.id, held=True)
+    job.put_control({"port": 1})
+    again = JobStore.open(store, "orders")
+    assert list(again.read_records()) == [(record, extra), (void(2), {})]
+    assert (again.held(), again.copied(), again.read_control()) == ((1,), (), {"port": 1})
+    assert jobs(store) == ["orders"]
+    assert again.local_root is None
+
+
+def test_its_history_is_in_objects_and_bounded(store: HadoopStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "OBJECTS_MAX", 5)
+    monkeypatch.setattr(history, "PRUNE_EVERY", 3)
+    job = JobStore.open(store, "orders")
+    assert job.read_history() == []
+    for number in range(12):
+        job.append_history([{"n": number}, {"n": number}])
+        kept = [event["n"] for event in job.read_history()]
+        assert kept == [n for n in range(kept[0], number + 1) for _ in range(2)]
+        assert min(number + 1, 5) <= len(kept) // 2 <= 5 + 2
+    other = JobStore.open(store, "orders")
+    other.append_history([{"n": "other"}])
+    assert other.read_history()[-1] == {"n": "other"}
+    assert job.read_history() == other.read_history()
