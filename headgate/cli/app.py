@@ -6,6 +6,7 @@ that nobody expected keeps its trace.
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ if TYPE_CHECKING:  # Spark is imported when a job is loaded, and takes its time.
     from headgate.job.api import Job
 
 STORAGE_VARIABLE = "HEADGATE_STORAGE"
-PIPE_WIDTH = 200
-"""Tables that no terminal shows are so wide at most, so that a line stays a line."""
+PIPE_WIDTH = 1000
+"""Tables that no terminal shows may be so wide, so that a line stays a line."""
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's name, or the Python file that describes it.")
@@ -85,8 +86,11 @@ def show(view: object, text: RenderableType, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(view))
         return
-    console = Console(markup=False, emoji=False, highlight=False)
-    console.print(text, width=None if console.is_terminal else PIPE_WIDTH)
+    if isinstance(text, str):
+        typer.echo(text)
+        return
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    Console(width=width, markup=False, emoji=False, highlight=False).print(text)
 
 
 def _version(value: bool) -> None:

@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 def demo(
     rows: Annotated[int, typer.Option(min=400, help="How many rows the generator gives.")] = 40_000,
     directory: Annotated[
-        str, typer.Option(metavar="DIR", help="Where to work; what comes out stays there. By default it is thrown away.")
+        str,
+        typer.Option(metavar="DIR", help="Where to work; what comes out stays there. By default it is thrown away."),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:

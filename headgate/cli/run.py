@@ -24,6 +24,8 @@ from headgate.view.recorder import PROGRESS
 
 PLAIN_EVERY_MS = 5_000
 """Where no terminal shows it, progress is printed so often."""
+SPARK_PROGRESS = "spark.ui.showConsoleProgress"
+"""Spark draws a line of its own over ours, unless somebody wants it."""
 DEPOSED = 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -75,6 +77,8 @@ def run(
     renamed = tuple(_pair("--rename", each, "OLD=NEW") for each in rename or ())
     settings = dict(_pair("--conf", each, "KEY=VALUE") for each in conf or ())
     described = load(job)
+    if SPARK_PROGRESS not in described.spark_conf:
+        settings.setdefault(SPARK_PROGRESS, "false")
     from headgate.run import start  # noqa: PLC0415 - Spark is imported only where it is needed
 
     wishes = start.Options(
@@ -90,7 +94,7 @@ def run(
     interruption = Interruption()
     try:
         with watcher(as_json=as_json) as show:
-            result = start.run(described, wishes, interruption.guard(show))
+            result = start.run_job(described, wishes, interruption.guard(show))
     except KeyboardInterrupt:
         say("interrupted: `headgate run` goes on from the last checkpoint")
         raise typer.Exit(128 + interruption.number) from None

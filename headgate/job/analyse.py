@@ -6,15 +6,16 @@ analyser makes of it; what it leaves in the rows is read from their schema.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headgate.errors import InvalidJob
+from headgate.errors import InvalidJob, UserError
 from headgate.job.node import Kind, Node
 from headgate.job.parts import Source
-from headgate.job.processor import Processor, run_processor
+from headgate.job.processor import Processor, rehearse, run_processor
 
 LOADED = -1
 """The index of a source's own data frame, which is no input."""
@@ -45,6 +46,8 @@ def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
         if node.kind is Kind.SINK:
             continue
         inputs = [frames[uid] for uid in node.inputs]
+        if isinstance(processor := node.what, Processor):
+            _called(node, partial(rehearse, processor))
         frame = load(node, spark, None) if node.kind is Kind.SOURCE else _apply(node, inputs)
         on_whole = not node.new_task and not whole.isdisjoint(node.inputs)
         mode = "complete" if on_whole else "append"
@@ -89,7 +92,7 @@ def load(node: Node, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
     """A source's stream."""
     source = node.what
     assert isinstance(source, Source)
-    return _called(node, lambda: source.load(spark, trigger_ms), streaming=True)
+    return _frame(node, _called(node, lambda: source.load(spark, trigger_ms)), streaming=True)
 
 
 def plan_of(frame: DataFrame) -> Any:
@@ -117,15 +120,15 @@ def stateful_nodes(frame: DataFrame, output_mode: str = "append") -> Iterator[st
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, without the plan that Spark puts below it."""
+    """What an error says, without the plan that Spark puts below it. Our own say enough without their class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return ": ".join(([] if isinstance(error, UserError) else [type(error).__name__]) + lines[:1])
 
 
 def _apply(node: Node, inputs: Sequence[DataFrame]) -> DataFrame:
     """One operator's output. It streams if its inputs do; a branch works on batches that are there already."""
     streaming = any(frame.isStreaming for frame in inputs)
-    return _called(node, lambda: _output(node, inputs), streaming=streaming)
+    return _frame(node, _called(node, lambda: _output(node, inputs)), streaming=streaming)
 
 
 def _output(node: Node, inputs: Sequence[DataFrame]) -> object:
@@ -146,12 +149,15 @@ def _output(node: Node, inputs: Sequence[DataFrame]) -> object:
             raise AssertionError(f"a {node.kind.value} has no output")
 
 
-def _called(node: Node, call: Callable[[], object], *, streaming: bool) -> DataFrame:
+def _called(node: Node, call: Callable[[], object]) -> object:
     """What the user's own code returns, or an error that shows where it stands."""
     try:
-        frame = call()
+        return call()
     except Exception as error:
         raise InvalidJob(f"{node.where}: {node.kind.value} {node.uid!r} failed: {one_line(error)}") from error
+
+
+def _frame(node: Node, frame: object, *, streaming: bool) -> DataFrame:
     if not isinstance(frame, DataFrame):
         raise InvalidJob(
             f"{node.where}: {node.kind.value} {node.uid!r} returned {type(frame).__name__}: it must return a DataFrame"

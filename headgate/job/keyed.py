@@ -114,9 +114,10 @@ class State:
     again from then on; this needs ``time = "processing"``.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle, time: str) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, time: str, parse: Callable[[str], DataType]) -> None:
         self._handle = handle
         self._time = time
+        self._parse = parse
 
     def value(self, name: str, of: str | DataType, *, ttl: Duration | None = None) -> ValueState[Any]:
         """One value for each key."""
@@ -138,10 +139,9 @@ class State:
 
     def _column(self, of: str | DataType) -> StructType:
         """State of one column, which is how Spark keeps it."""
-        if isinstance(of, str):
-            # A worker has no other way to read a type.
-            return self._handle._statefulProcessorApiClient._parse_string_schema(f"value {of}")  # noqa: SLF001
-        return StructType([StructField("value", of)])
+        column = self._parse(f"value {of}") if isinstance(of, str) else StructType([StructField("value", of)])
+        assert isinstance(column, StructType)
+        return column
 
     def _ttl_ms(self, name: str, ttl: Duration | None) -> int | None:
         if ttl is None:
@@ -149,6 +149,27 @@ class State:
         if self._time != "processing":
             raise InvalidJob(f"state {name!r} has a ttl, which goes by the clock: set time = 'processing'")
         return duration_ms(ttl, name="ttl", example="1h", least=1)
+
+
+class Rehearsal(StatefulProcessorHandle):
+    """Stands in for Spark where a processor is opened only to see whether it can be: its state is never used."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def getValueState(self, stateName: str, *_: object) -> Any:  # noqa: D102, N802, N803 - Spark's
+        self._declare(stateName)
+
+    def getListState(self, stateName: str, *_: object) -> Any:  # noqa: D102, N802, N803 - Spark's
+        self._declare(stateName)
+
+    def getMapState(self, stateName: str, *_: object) -> Any:  # noqa: D102, N802, N803 - Spark's
+        self._declare(stateName)
+
+    def _declare(self, name: str) -> None:
+        if name in self._names:
+            raise InvalidJob(f"state {name!r} is asked for twice: give each a name of its own")
+        self._names.add(name)
 
 
 def zoned(of: DataType) -> Zoned | None:

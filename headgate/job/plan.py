@@ -117,6 +117,7 @@ class _Planner:
         self.for_sinks = self._for_sinks()
         self.trunks: list[_Trunk] = []
         self.trunk_of: dict[str, _Trunk] = {}
+        """The trunk of each node that may still be read: of its end, and of operators on its branches."""
         self.way: dict[str, tuple[Node, ...]] = {}
         """For each operator on a branch, the way to it from the trunk's end."""
 
@@ -177,7 +178,6 @@ class _Planner:
             first.nodes += other.nodes
             first.inputs += other.inputs
             self.trunks.remove(other)
-            self.trunk_of.update((each.uid, first) for each in other.nodes)
         first.nodes.append(node)
         first.nodes.sort(key=lambda each: self.place[each.uid])
         self.trunk_of[node.uid] = first

@@ -9,6 +9,7 @@ nothing else. Spark needs RocksDB as the state backend for it.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob
-from headgate.job.keyed import State, as_it_is, zoned
+from headgate.job.keyed import Rehearsal, State, as_it_is, zoned
 from headgate.job.settings import Duration, duration_ms
 
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
@@ -95,7 +96,7 @@ class Processor(ABC):
     """The column of ``output`` that carries event time on, for a watermark further down; only with ``"event"``."""
 
     def open(self, state: State) -> None:  # noqa: B027 - one may do without state
-        """Ask for state, and keep it in ``self``. Runs before anything else, in every worker and once on the driver.
+        """Ask for state, and keep it in ``self``. Runs before anything else: in every worker, and on the driver too.
 
         The names and types of state must be the same each time: they are checked against what is stored.
         """
@@ -112,6 +113,11 @@ class Processor(ABC):
 
     def close(self) -> None:  # noqa: B027 - or anything to let go
         """Let go of what ``open`` opened. Runs at the end of each partition of a batch that succeeds."""
+
+
+def rehearse(processor: Processor) -> None:
+    """Open a copy of a processor to see whether it can be: what fails in Spark's own worker is hard to read."""
+    copy(processor).open(State(Rehearsal(), processor.time, StructType.fromDDL))
 
 
 def run_processor(
@@ -144,7 +150,9 @@ class _OnSpark(StatefulProcessor):
         self._names = sorted(self._output.names)
         self._zoned = zoned(self._output) or as_it_is
         self._zoned_keys = [zoned(field.dataType) or as_it_is for field in self._keys.fields]
-        self._processor.open(State(handle, self._processor.time))
+        # A worker has no session, and this is the only other way to read a type.
+        parse = handle._statefulProcessorApiClient._parse_string_schema  # noqa: SLF001
+        self._processor.open(State(handle, self._processor.time, parse))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
         return self._checked(self._processor.process(self._key(key), rows, self._context(timerValues)))

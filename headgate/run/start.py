@@ -121,7 +121,7 @@ def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> 
                 made.stop()
 
 
-def run(
+def run_job(
     job: Job,
     options: Options | None = None,
     on_event: Callable[[dict[str, Any]], None] = lambda _: None,

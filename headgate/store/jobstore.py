@@ -181,8 +181,8 @@ class JobStore(Folder):
 
     def _refuse_foreign(self) -> None:
         """Refuse a folder that nobody has claimed and that has something in it."""
-        ours = (CLAIM, PROBE, ".")
-        foreign = next((entry.path for entry in self.list() if not entry.path.startswith(ours)), None)
+        there = (entry.path for entry in self.list())
+        foreign = next((path for path in there if path not in {CLAIM, PROBE} and not path.startswith(".")), None)
         # Another process of this job may have claimed it by now, and gone on.
         if foreign is not None and not self._claimed():
             raise BadStorage(f"{self.uri} has no {CLAIM}, and is not empty ({foreign}): choose another storage")

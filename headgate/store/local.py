@@ -92,6 +92,8 @@ class LocalStore:
         """See ``Store.copy_in``."""
         target = self._at(path)
         with reporting(f"{target} (from {local})"), temporary(target) as temp:
+            _need(local)
+            _make_folders(target.parent)
             _duplicate(local, temp, link=link)
             sync(temp)
             publish(temp, target)
@@ -100,6 +102,8 @@ class LocalStore:
         """See ``Store.copy_out``."""
         source = self._at(path)
         with reporting(f"{local} (from {source})"), temporary(local) as temp:
+            _need(source)
+            local.parent.mkdir(parents=True, exist_ok=True)
             _duplicate(source, temp, link=link)
             temp.replace(local)
 
@@ -199,10 +203,12 @@ def _make_folders(folder: Path) -> None:
     sync(folder.parent)
 
 
-def _duplicate(source: Path, temp: Path, *, link: bool) -> None:
+def _need(source: Path) -> None:
     if not source.is_file():
         raise Missing(str(source))
-    _make_folders(temp.parent)
+
+
+def _duplicate(source: Path, temp: Path, *, link: bool) -> None:
     if link:
         try:
             os.link(source, temp)

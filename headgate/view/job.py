@@ -20,7 +20,6 @@ CRASHED = "crashed"
 """No ending, and no process: the next run goes on from the last checkpoint."""
 UNKNOWN = "unknown"
 """No ending, and a process on another machine, which cannot be asked from here."""
-ENDED_WELL = ("finished", "stopped", "cancelled")
 
 TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
 

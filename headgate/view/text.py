@@ -5,7 +5,6 @@ One rule: only presentation is decided here. What is shown was decided in the vi
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -45,23 +44,19 @@ def jobs(views: Sequence[Line]) -> RenderableType:
 
 
 def checkpoints(views: Sequence[Line]) -> RenderableType:
-    """Checkpoints, one in a row, and below why some came to nothing."""
-    table = _table(
-        "id", "kind", "state", "completed", "took", "publish", "commit", "bytes", "new", "in flight", "files"
-    )
+    """Checkpoints, one in a row, narrow enough for most terminals; and below why some came to nothing."""
+    table = _table("id", "kind", "state", "completed", "took", "commit", "bytes", "new", "in flight")
     for view in views:
         table.add_row(
             str(view["id"]),
             view["kind"] + (", unaligned" if view["unaligned"] else ""),
             _kept(view),
-            _when(view["completed_ms"]),
+            _when(view["completed_ms"], "%m-%d %H:%M:%S"),
             duration(view["duration_ms"]),
-            duration(view["publish_ms"]),
             duration(view["commit_ms"]) + (f" ({view['retries']} retries)" if view["retries"] else ""),
             size(view["total_bytes"]),
             size(view["new_bytes"]),
             size(view["in_flight_bytes"]),
-            _or_none(view["files"]),
         )
     reasons = [Text(f"{view['id']}: {view['why']}") for view in views if view["why"]]
     return Group(table, *([Text(""), *reasons] if reasons else []))
@@ -129,7 +124,7 @@ def event(line: Line) -> str | None:
 
 def clock(at_ms: int) -> str:
     """The time of day, here."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
+    return _when(at_ms, "%H:%M:%S")
 
 
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
@@ -216,10 +211,8 @@ def _lag(task: Line) -> str:
     return f", {behind} behind" if behind else ""
 
 
-def _when(at_ms: Any) -> str:
-    if at_ms is None:
-        return NONE
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def _when(at_ms: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    return NONE if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime(form)
 
 
 def _or_none(value: object) -> str:

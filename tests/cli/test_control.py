@@ -3,8 +3,7 @@
 import json
 import os
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,42 +11,15 @@ from typing import Any
 import pytest
 
 from headgate.core import events as e
-from headgate.core.effects import Effect, Outcome, Tell
+from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.errors import ExternalError
 from headgate.run import control
-from headgate.run.control import ControlClient, ControlServer, NotRunning, Reply
+from headgate.run.control import ControlClient, NotRunning, Reply
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-from tests.helpers import line
-from tests.step_helpers import ME, Core, running
-
-
-class Job:
-    """A core that is told what users ask, and whose answers go back to them."""
-
-    def __init__(self, store: JobStore) -> None:
-        self.core: Core = running(line("a"))
-        self.lock = threading.Lock()
-        self.asked = threading.Event()
-        self.server = ControlServer(lambda: {"job": "orders", "state": "running"}, self.submit, "orders", ME)
-        self.server.open(store)
-
-    def submit(self, fact: e.Event) -> None:
-        with self.lock:
-            self._answer(self.core.tell(fact))
-        self.asked.set()
-
-    def do(self, act: Callable[[], list[Effect]]) -> None:
-        """Something happens once a user has asked."""
-        assert self.asked.wait(5)
-        with self.lock:
-            self._answer(act())
-
-    def _answer(self, given: list[Effect]) -> None:
-        for effect in given:
-            if isinstance(effect, Tell):
-                self.server.answer(effect)
+from tests.cli.live import Job
+from tests.step_helpers import ME
 
 
 @pytest.fixture
@@ -71,7 +43,8 @@ def user() -> Iterator[ThreadPoolExecutor]:
 
 def test_a_running_job_says_who_it_is_and_how_it_does(job: Job, store: JobStore) -> None:
     assert ControlClient(store).ping() == {"job": "orders", "leader": "me", "pid": os.getpid(), "answers": True}
-    assert ControlClient(store).status() == {"job": "orders", "state": "running"}
+    assert ControlClient(store).status() == job.status()
+    assert job.status()["state"] == "running"
     assert ControlClient(store).elsewhere() is None
     assert job.core.requests == 0
 

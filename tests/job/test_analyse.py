@@ -12,6 +12,7 @@ from headgate.errors import InvalidJob
 from headgate.job.analyse import LOADED, Analysis, analyse, evaluate
 from headgate.job.api import Job, Stream, Transform
 from headgate.job.check import check
+from headgate.job.keyed import State
 from headgate.job.plan import plan
 from headgate.job.processor import Processor
 from headgate.job.settings import Checkpointing
@@ -194,13 +195,42 @@ def test_a_source_that_fails_is_refused_with_its_line(spark: SparkSession) -> No
         analyse(job.freeze(), spark)
 
 
-def test_an_output_that_is_no_columns_is_refused(spark: SparkSession) -> None:
-    class Single(Echo):
-        output = "double"
+class NoColumns(Echo):
+    output = "double"
 
-    job = build(lambda source: source.process("x", Single(), key="value"))
-    with pytest.raises(InvalidJob, match="process 'x' failed: InvalidJob: output 'double' names no columns"):
+
+class NoType(ByClock):
+    def open(self, state: State) -> None:
+        self.last = state.value("last", "duble")
+
+
+class NoClock(Echo):
+    def open(self, state: State) -> None:
+        self.last = state.map("last", "string", "double", ttl="1h")
+
+
+class Twice(ByClock):
+    def open(self, state: State) -> None:
+        self.last = state.value("last", LongType(), ttl="1h")
+        self.again = state.list("last", "double")
+
+
+@pytest.mark.parametrize(
+    ("processor", "message"),
+    [
+        (NoColumns(), "output 'double' names no columns: write 'sensor string, value double' for example"),
+        (NoType(), r"ParseException: .*Unsupported data type \"DUBLE\""),
+        (NoClock(), "state 'last' has a ttl, which goes by the clock: set time = 'processing'"),
+        (Twice(), "state 'last' is asked for twice: give each a name of its own"),
+    ],
+)
+def test_a_processor_that_cannot_be_opened_is_refused_with_its_line(
+    spark: SparkSession, processor: Processor, message: str
+) -> None:
+    job = build(lambda source: source.process("x", processor, key="value"))
+    with pytest.raises(InvalidJob, match=rf"^test_analyse.py:\d+: process 'x' failed: {message}"):
         analyse(job.freeze(), spark)
+    assert vars(processor) == {}, "only a copy was opened"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from headgate import restart
+from headgate import restart, state
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
 from headgate.job.node import Kind, Node
-from headgate.job.parts import Sink, Source
+from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
 from headgate.sink.console import console
@@ -108,10 +108,11 @@ def test_a_job_is_frozen_once_and_the_same_each_time() -> None:
     assert job.freeze() == job.freeze()
 
 
-def test_headgates_own_sources_and_sinks_have_the_shape_that_a_job_asks_for() -> None:
+def test_headgates_own_sources_sinks_and_backends_have_the_shape_that_a_job_asks_for() -> None:
     assert isinstance(generator(rows=1), Source)
     assert isinstance(console(), Sink)
     assert not isinstance(console(), Source)
+    assert isinstance(state.rocksdb(), StateBackend)
 
 
 def unfinished() -> None:

@@ -13,12 +13,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import DoubleType, StructType
 
-from headgate.errors import InvalidJob
+from headgate.errors import InvalidJob, InvalidOption
 from headgate.job.keyed import State, zoned
 from headgate.job.processor import Context, Processor, run_processor
 
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
-WAIT_S = 90.0
+WAIT_S = 180.0
 
 
 def minute(number: float) -> datetime:
@@ -50,7 +50,7 @@ def run_until(frame: DataFrame, where: Path, count: int) -> list[Row]:
     query = writer.start()
     try:
         deadline = time.monotonic() + WAIT_S
-        while (rows := frame.sparkSession.table(where.name).collect()) and len(rows) < count or not rows:
+        while len(rows := frame.sparkSession.table(where.name).collect()) < count:
             assert query.isActive, query.exception()
             assert time.monotonic() < deadline, rows
             time.sleep(0.2)
@@ -104,7 +104,10 @@ def test_a_detector_alerts_once_and_again_when_its_timer_has_come(spark: SparkSe
 class Remember(Processor):
     """Every kind of state, read before it is written."""
 
-    output = "key string, value double, short double, all array<double>, by string, zones string, timers long, by_timer boolean"
+    output = (
+        "key string, value double, short double, all array<double>, by string, zones string, timers long, "
+        "by_timer boolean"
+    )
     time = "processing"
 
     def open(self, state: State) -> None:
@@ -133,7 +136,7 @@ class Remember(Processor):
         zones = f"{at.astimezone(UTC):%H:%M}"
         first = context.timer_after("1ms")
         dropped = context.timer_at(datetime.now(UTC) + timedelta(hours=1))
-        assert sorted(context.timers())[-1] == dropped
+        assert max(context.timers()) == dropped
         context.cancel_timer(dropped)
         assert first in context.timers()
         assert context.processing_ms > 0
@@ -220,8 +223,10 @@ class Silence(Processor):
 
     def on_timer(self, key: str, at_ms: int, context: Context) -> Iterator[Row]:
         assert round(minute(0).timestamp() * 1_000) < at_ms <= context.watermark_ms
-        local = self.last.get().replace(microsecond=1).astimezone().replace(tzinfo=None)
-        yield Row(sensor=key, until=local, known_ms=context.watermark_ms)
+        last = self.last.get()
+        assert last is not None
+        without_zone = last.replace(microsecond=1).astimezone().replace(tzinfo=None)
+        yield Row(sensor=key, until=without_zone, known_ms=context.watermark_ms)
         self.last.clear()
 
 
@@ -241,44 +246,22 @@ def test_an_event_time_timer_comes_when_the_watermark_has_passed_it(spark: Spark
 
 
 class Slip(AnomalyDetector):
-    def process(self, key: str, rows: Iterator[Row], context: Context) -> Iterator[Row]:
+    def process(self, key: str, rows: Iterator[Row], context: Context) -> Iterator[Row]:  # noqa: ARG002 - as the base
         for row in rows:
             yield Row(sensr=key, value=row.value, last=0.0, at=row.at)
 
 
-class Unordered(AnomalyDetector):
-    time = "none"
-
-
-class Untimed(Slip):
-    time = "none"
-
-    def open(self, state: State) -> None:
-        state.value("last", "double")
-
-    def process(self, key: str, rows: Iterator[Row], context: Context) -> Iterator[Row]:
-        context.timer_after("1s")
-        return super().process(key, rows, context)
-
-
-@pytest.mark.parametrize(
-    ("processor", "message"),
-    [
-        (Slip(), r"Slip yielded Row\(sensr='a', .* does not fit its output \(sensor, value, last, at\): yield Row"),
-        (Unordered(), "state 'last-value' has a ttl, which goes by the clock: set time = 'processing'"),
-        (Untimed(), "a timer needs a time to go by: set time = 'processing' or time = 'event'"),
-    ],
-)
-def test_a_slip_of_the_pen_fails_the_batch_with_what_to_do(
-    spark: SparkSession, tmp_path: Path, processor: Processor, message: str
-) -> None:
-    frame = run_processor(readings(spark, tmp_path / "in", [("a", 1.0, 0)]), processor, "sensor")
-    with pytest.raises(StreamingQueryException, match=message):
+def test_a_slip_of_the_pen_fails_the_batch_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    frame = run_processor(readings(spark, tmp_path / "in", [("a", 1.0, 0)]), Slip(), "sensor")
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"Slip yielded Row\(sensr='a', .* does not fit its output \(sensor, value, last, at\): yield Row\(name",
+    ):
         run_dry(frame, tmp_path)
 
 
 def test_a_processor_says_what_to_do_with_rows() -> None:
-    with pytest.raises(TypeError, match="abstract method 'process'"):
+    with pytest.raises(TypeError, match=r"abstract method '?process"):
         Processor()  # type: ignore[abstract]
 
 
@@ -320,7 +303,7 @@ def test_what_has_no_timestamp_is_left_as_it_is(spark: SparkSession, of: str) ->
 def test_a_wrong_delay_is_refused_as_any_duration_is() -> None:
     handle: Any = None
     context = Context(processing_ms=1, watermark_ms=1, _handle=handle, _time="processing")
-    with pytest.raises(Exception, match="delay='soon' is no duration"):
+    with pytest.raises(InvalidOption, match="delay='soon' is no duration"):
         context.timer_after("soon")
     with pytest.raises(InvalidJob, match="a timer needs a time"):
         Context(processing_ms=-1, watermark_ms=-1, _handle=handle, _time="none").timer_at(5)

@@ -18,7 +18,7 @@ from headgate.errors import BadStorage, InvalidOption
 from headgate.store.api import Missing, Store
 from tests.store.writer import number_of
 
-DEADLINE_S = 90
+DEADLINE_S = 180
 
 
 def paths(store: Store, prefix: str = "", depth: int | None = None) -> list[str]:

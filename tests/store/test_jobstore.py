@@ -61,18 +61,16 @@ def test_a_storage_inside_the_folder_of_a_job_is_refused(job: JobStore, tmp_path
     assert paths(job) == ["job.json"]
 
 
-def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(storage: LocalStore) -> None:
-    storage.put("orders/pictures/cat.jpg", b"cat")
-    with pytest.raises(BadStorage, match=r"has no job.json, and is not empty \(pictures/cat.jpg\): choose another"):
+@pytest.mark.parametrize("foreign", ["pictures/cat.jpg", "chain/0000000001.json", "job.json.bak", "writables"])
+def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(storage: LocalStore, foreign: str) -> None:
+    storage.put(path := f"orders/{foreign}", b"cat")
+    with pytest.raises(BadStorage, match=rf"has no job.json, and is not empty \({foreign}\): choose another"):
         JobStore.open(storage, "orders")
-    assert paths(storage) == ["orders/pictures/cat.jpg"]
+    assert paths(storage) == [path]
 
 
 def test_what_a_file_system_leaves_about_is_in_nobodys_way(storage: LocalStore) -> None:
     storage.put("orders/.DS_Store", b"")
-    storage.put("orders/chain/.nfs0001", b"")
-    storage.put("orders/holds/.nfs0001", b"")
-    storage.delete("orders/chain/.nfs0001", "orders/holds/.nfs0001")
     job = JobStore.open(storage, "orders")
     storage.put("orders/chain/.nfs0001", b"")
     storage.put("orders/holds/.nfs0001", b"")

@@ -15,6 +15,8 @@ REPEATS = 2000
 SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
+    # It starts faster, and there is nothing here to be compiled well.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     # What is not there is said at once.
     "spark.hadoop.ipc.client.connect.max.retries": "0",
 }

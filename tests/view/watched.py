@@ -9,6 +9,7 @@ from headgate.core.graph import Graph
 from headgate.core.job import step
 from headgate.core.state import Phase
 from headgate.run.loop import Note
+from headgate.store.jobstore import JobStore
 from headgate.view.recorder import PROGRESS, Recorder
 from tests.step_helpers import Core
 
@@ -65,3 +66,10 @@ def watched(graph: Graph, **settings: Any) -> Watched:
     core.start_all()
     assert core.state.phase is Phase.RUNNING
     return core
+
+
+def keep(core: Watched, store: JobStore) -> None:
+    """Put a job's records and history into a storage, as its process would have."""
+    for record in core.store.values():
+        assert store.create_record(record, {"files": {}, "segments": {}}) is None
+    store.append_history(core.lines)

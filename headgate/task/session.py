@@ -1,0 +1,221 @@
+"""The Spark session of a job, and what Headgate needs set in it.
+
+One rule: what a user says about Spark holds. What contradicts Headgate's guarantees is refused by its name and never
+overridden; what only costs speed is left as the user wants it.
+
+``settings_for`` decides and touches nothing; ``build_session`` carries it out. Spark's driver is a process of its own
+that lives and dies with this one: it ends when its standard input does.
+"""
+
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headgate.errors import ExternalError, InvalidOption, UserError
+
+JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
+"""Hadoop's local file system without a process for each file. Built from ``java/src``."""
+
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
+_HADOOP = "spark.hadoop."
+
+NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "spark.sql.streaming.minBatchesToRetain": (
+            str(2**31 - 1),
+            "Headgate itself deletes what no checkpoint needs any more",
+        ),
+        "spark.sql.streaming.offsetLog.formatVersion": ("1", "Headgate reads Spark's offset log"),
+        "spark.sql.parquet.outputTimestampType": (
+            "TIMESTAMP_MICROS",
+            "channels carry timestamps in Parquet, whole and of any year",
+        ),
+        "spark.speculation": ("false", "two attempts at one output would both be written"),
+    }
+)
+"""What must be so, and why. A user may say the same, and nothing else."""
+
+FILE_SYSTEM: Mapping[str, str] = MappingProxyType(
+    {
+        f"{_HADOOP}fs.file.impl": "headgate.fs.PlainLocalFileSystem",
+        f"{_HADOOP}fs.AbstractFileSystem.file.impl": "headgate.fs.PlainLocalFs",
+    }
+)
+
+PREFERRED: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        # What a write leaves counts once Headgate has written it down: no second rename, and no mark that it is done.
+        f"{_HADOOP}mapreduce.fileoutputcommitter.algorithm.version": "2",
+        f"{_HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # A manifest has checksums of its own, and Spark's double the number of state files.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        **FILE_SYSTEM,
+    }
+)
+"""What Headgate sets where the user says nothing."""
+
+
+class StateBackend(Protocol):
+    """Where Spark keeps the state of operators, as ``headgate.state`` makes it."""
+
+    @property
+    def name(self) -> str:
+        """The backend in one word."""
+
+    @property
+    def conf(self) -> Mapping[str, str]:
+        """The settings of Spark that choose it."""
+
+
+def settings_for(
+    job_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, state: StateBackend
+) -> dict[str, str]:
+    """All settings of a session: the user's, what Headgate needs, and what it prefers where the user says nothing."""
+    conf = conf or {}
+    chosen = _master(master, conf)
+    for key, value in conf.items():
+        if key == "spark.remote" or (key, value) == ("spark.api.mode", "connect"):
+            raise InvalidOption(f"{key}={value} is for Spark Connect, which Headgate cannot use: leave it out")
+    needed = {key: value for key, (value, _) in NEEDED.items()}
+    _refuse_contradiction(conf, {**needed, **state.conf}, state)
+    settings = {"spark.app.name": job_name, **PREFERRED, **conf, **needed, **state.conf, "spark.master": chosen}
+    # The driver needs the file system before it loads jars. Executors elsewhere are sent it.
+    settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), os.pathsep)
+    if not _in_one_process(chosen):
+        settings["spark.jars"] = _joined(conf.get("spark.jars"), ",")
+    return settings
+
+
+def build_session(
+    job_name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    existing: SparkSession | None = None,
+    state: StateBackend,
+) -> SparkSession:
+    """A session for a job: the user's own if there is one, with what can still be set in it, else a new one."""
+    if remote := os.environ.get("SPARK_REMOTE"):
+        raise InvalidOption(f"SPARK_REMOTE={remote} is for Spark Connect, which Headgate cannot use: unset it")
+    if existing is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing else tells
+        existing = SparkSession.builder.getOrCreate()
+    if existing is not None:
+        return _adopt(existing, job_name, master, conf or {}, state)
+    settings = settings_for(job_name, master=master, conf=conf, state=state)
+    chosen = settings["spark.master"]
+    _set_environment(chosen, settings.get("spark.pyspark.python"))
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise UserError(f"Spark did not start: {_first_line(error)} See that Java 17 or newer is on PATH") from error
+    except Py4JError as error:
+        raise ExternalError(f"Spark did not start on {chosen}: {_first_line(error)}") from error
+
+
+# -- a session that the user made ------------------------------------------------------------------------------------
+
+
+def _adopt(
+    session: SparkSession, job_name: str, master: str | None, conf: Mapping[str, str], state: StateBackend
+) -> SparkSession:
+    """Set what can be set while it runs. What cannot is refused, unless it only costs speed."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidOption("the Spark session is a Spark Connect one, which Headgate cannot use: pass a classic one")
+    context = session.sparkContext
+    if context._jsc is None:  # noqa: SLF001 - there is no public way to ask
+        raise InvalidOption("the Spark session is stopped: pass one that runs, or none")
+    running = dict(context.getConf().getAll())
+    its_master = running["spark.master"]
+    settings = settings_for(job_name, conf={**conf, "spark.master": its_master}, state=state)
+    if running.get("spark.speculation", "false") != "false":
+        raise InvalidOption(f"the Spark session has spark.speculation=true: {NEEDED['spark.speculation'][1]}")
+    for key, value in {**conf, **state.conf, "spark.master": master or its_master}.items():
+        if not key.startswith((_HADOOP, "spark.sql.")) and running.get(key) != value:
+            raise InvalidOption(f"{key}={value} cannot be set in a session that runs: set it where the session is made")
+    for key, value in settings.items():
+        said = key in PREFERRED and key not in conf and session.conf.get(key, None) is not None
+        if key.startswith((_HADOOP, "spark.sql.")) and key not in FILE_SYSTEM and not said:
+            session.conf.set(key.removeprefix(_HADOOP), value)
+    if any(running.get(key) != value for key, value in FILE_SYSTEM.items()):
+        warnings.warn(
+            "the Spark session uses Hadoop's own local file system, which starts processes for every file: for faster"
+            f" batches make it with {' and '.join(f'{key}={value}' for key, value in FILE_SYSTEM.items())}"
+            f" and {JAR} on spark.driver.extraClassPath",
+            stacklevel=3,
+        )
+    if _on_this_machine(its_master) and shutil.which(context.pythonExec) != sys.executable:
+        context.pythonExec = sys.executable
+    return session
+
+
+# -- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _master(master: str | None, conf: Mapping[str, str]) -> str:
+    named = conf.get("spark.master")
+    if master is not None and named is not None and master != named:
+        raise InvalidOption(f"master={master!r} and spark.master={named} differ: leave one out")
+    chosen = master or named or "local[*]"
+    if chosen.startswith("sc://"):
+        raise InvalidOption(f"master={chosen!r} is Spark Connect, which Headgate cannot use: name the cluster itself")
+    if not _MASTER.fullmatch(chosen):
+        raise InvalidOption(
+            f"master={chosen!r} is no master of Spark: write 'local[*]', 'local-cluster[2,1,1024]' or 'spark://host:7077'"
+        )
+    return chosen
+
+
+def _refuse_contradiction(conf: Mapping[str, str], fixed: Mapping[str, str], state: StateBackend) -> None:
+    # Spark does not mind the case of the settings of its state store.
+    by_name = {key.casefold(): (key, value) for key, value in fixed.items()}
+    for given, value in conf.items():
+        key, wanted = by_name.get(given.casefold(), (given, value))
+        if value.casefold() != wanted.casefold():
+            why = NEEDED[key][1] if key in NEEDED else f"it is said by state=headgate.state.{state.name}(...)"
+            raise InvalidOption(f"{given}={value} cannot hold, it is {wanted}: {why}; leave it out")
+
+
+def _set_environment(master: str, python: str | None) -> None:
+    """Python workers run this interpreter, where the user does not know better about machines elsewhere."""
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    elif _on_this_machine(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+
+
+def _in_one_process(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def _on_this_machine(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _joined(given: str | None, separator: str) -> str:
+    return f"{given}{separator}{JAR}" if given else str(JAR)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

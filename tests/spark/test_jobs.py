@@ -1,0 +1,217 @@
+"""Whole jobs on real Spark, in this process: every shape in every mode, failures that Spark survives, savepoints."""
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headgate as hg
+from headgate.errors import BadStorage
+from headgate.run.control import ControlClient, Reply
+from headgate.store.api import open_store
+from headgate.store.jobstore import JobStore
+from tests.spark.reading import outputs, rows_of, sides, verdict
+from tests.spark.shapes import build
+
+Line = dict[str, Any]
+ROWS = 6_000
+
+
+def run(
+    spark: SparkSession, shape: str, directory: Path, *, options: hg.Options | None = None, **settings: Any
+) -> tuple[hg.Result, list[Line]]:
+    lines: list[Line] = []
+    job = build(shape, str(directory), **{"rows": ROWS, "batches": 6, **settings})
+    return hg.run_job(job, options, lines.append, spark), lines
+
+
+def asking(directory: Path, command: str, when: Callable[[Line], bool]) -> tuple[Callable[[Line], None], list[Reply]]:
+    """Something to be told of events, which asks the running job for something once, and the answers it gets."""
+    replies: list[Reply] = []
+    asked = threading.Event()
+
+    def ask() -> None:
+        store = JobStore.find(open_store(str(directory / "storage")), "job")
+        replies.append(ControlClient(store).ask(command))
+
+    def on_event(line: Line) -> None:
+        if not asked.is_set() and when(line):
+            asked.set()
+            threading.Thread(target=ask).start()
+
+    return on_event, replies
+
+
+@pytest.mark.parametrize("shape", ["fork", "diamond", "join"])
+@pytest.mark.parametrize("mode", ["aligned", "unaligned", "at-least-once"])
+def test_every_row_comes_out_once_in_every_shape_and_mode(
+    spark: SparkSession, tmp_path: Path, shape: str, mode: str
+) -> None:
+    settings: dict[str, Any] = {"unaligned": True} if mode == "unaligned" else {}
+    if mode == "at-least-once":
+        settings = {"mode": "at-least-once"}
+    result, lines = run(spark, shape, tmp_path, interval="300ms", **settings)
+    assert result.ending == "finished"
+    assert verdict(shape, tmp_path, ROWS) == {}
+    assert any(line["event"] == "checkpoint-completed" for line in lines)
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "hashmap"])
+def test_a_batch_that_fails_runs_again_and_nothing_else_moves(
+    spark: SparkSession, tmp_path: Path, backend: str
+) -> None:
+    result, lines = run(spark, "fork", tmp_path, fail_at=ROWS // 2, backend=backend)
+    assert result.ending == "finished"
+    assert verdict("fork", tmp_path, ROWS) == {}
+    restarts = [line for line in lines if line["event"] == "restart"]
+    assert [(line["level"], line["class"], line["delay_ms"]) for line in restarts] == [("task", "external", 200)]
+    assert "does not please" in restarts[0]["cause"]
+    assert {line["generation"] for line in lines if line["event"] == "generation"} == {1}
+
+
+def test_all_readers_of_an_operator_that_is_not_deterministic_see_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    result, _ = run(spark, "random", tmp_path, fail_at=ROWS // 2)
+    assert result.ending == "finished"
+    assert verdict("random", tmp_path, ROWS) == {}
+    one, two, three = ({row["n"]: row["drawn"] for row in rows_of(tmp_path / "out" / name)} for name in ("one", "two", "three"))
+    assert one == two == three
+
+
+def test_at_most_once_leaves_the_failed_batch_out_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    result, _ = run(spark, "fork", tmp_path, fail_at=ROWS // 2, mode="at-most-once")
+    assert result.ending == "finished"
+    for name, counted in outputs("fork", tmp_path).items():
+        assert max(counted.values()) == 1, name
+        assert ROWS // 2 not in counted, name
+        assert sum(counted.values()) == ROWS - ROWS // 6, name
+
+
+def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, tmp_path: Path) -> None:
+    on_event, replies = asking(tmp_path, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2)
+    job = build("fork", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    result = hg.run_job(job, None, on_event, spark)
+    assert result.ending == "stopped"
+    assert [reply.outcome.value for reply in replies] == ["done"]
+    assert verdict("fork", tmp_path, ROWS) != {}
+    result, _ = run(spark, "fork", tmp_path, batches=30)
+    assert result.ending == "finished"
+    assert verdict("fork", tmp_path, ROWS) == {}
+
+
+@pytest.fixture(scope="module")
+def savepoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The directory of a job that was stopped half way, and its savepoint, moved somewhere else."""
+    directory = tmp_path_factory.mktemp("stopped")
+    on_event, replies = asking(directory, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2)
+    job = build("diamond", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", unaligned=True)
+    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    made = directory / "storage" / "job" / "savepoints" / str(replies[0].checkpoint)
+    moved = tmp_path_factory.mktemp("elsewhere") / "kept"
+    shutil.move(made, moved)
+    return directory, moved
+
+
+def test_a_savepoint_is_restored_twice_and_elsewhere(
+    spark: SparkSession, tmp_path: Path, savepoint: tuple[Path, Path]
+) -> None:
+    before, moved = savepoint
+    assert str(before) not in (moved / "manifest.json").read_text(encoding="utf-8")
+    first = sides(before / "out" / "totals")
+    for name in ("once", "again"):
+        result, lines = run(
+            spark, "diamond", tmp_path / name, batches=30, options=hg.Options(restore_from=str(moved)), unaligned=True
+        )
+        assert result.ending == "finished"
+        assert next(line for line in lines if line["event"] == "generation")["base"] is not None
+        for side, counted in sides(tmp_path / name / "out" / "totals").items():
+            together = counted + first[side]
+            assert set(together.values()) == {1}, (name, side)
+            assert len(together) == ROWS, (name, side)
+
+
+def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
+    spark: SparkSession, tmp_path: Path, savepoint: tuple[Path, Path]
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(savepoint[1], broken)
+    victim = next(broken.rglob("*.changelog"))
+    flip(victim)
+    damaged = victim.read_bytes()
+    with pytest.raises(BadStorage, match=victim.name):
+        run(spark, "diamond", tmp_path / "x", options=hg.Options(restore_from=str(broken)))
+    assert victim.read_bytes() == damaged
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(bytes(data))
+
+
+def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_request(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    on_event, _ = asking(tmp_path, "cancel", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 6)
+    settings: dict[str, Any] = {"retained": 3, "retain_on_cancellation": True, "batches": 60, "interval": "200ms"}
+    job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
+    assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
+    store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
+    completed = [record for record in store.read_chain() if hasattr(record, "tasks")]
+    assert len(completed) >= 2
+    newest, before = completed[-1], completed[-2]
+    own = set(newest.tasks[-1].files) - {name for older in completed[:-1] for name in older.tasks[-1].files}
+    victim = tmp_path / "storage" / "job" / sorted(name for name in own if "changelog" in name or "commits" in name)[0]
+    flip(victim)
+    with pytest.raises(BadStorage, match=f"{victim.name}.*checkpoint {before.id} is whole"):
+        run(spark, "windows", tmp_path, **settings)
+    result, lines = run(spark, "windows", tmp_path, options=hg.Options(fallback=True), **settings)
+    assert result.ending == "finished"
+    assert next(line for line in lines if line["event"] == "generation")["base"] == before.id
+    lost, doubled = 0, 0
+    for counted in outputs("windows", tmp_path).values():
+        lost += ROWS - len(counted)
+        doubled += sum(counted.values()) - len(counted)
+    assert lost == 0
+
+
+def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    on_event, _ = asking(tmp_path, "cancel", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 4)
+    settings: dict[str, Any] = {
+        "retain_on_cancellation": True,
+        "batches": 40,
+        "interval": "200ms",
+        "working_directory": str(work),
+        "unaligned": True,
+    }
+    job = build("diamond", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
+    assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
+    assert work.is_dir()
+    shutil.rmtree(work)
+    result, _ = run(spark, "diamond", tmp_path, **settings)
+    assert result.ending == "finished"
+    assert verdict("diamond", tmp_path, ROWS) == {}
+
+
+def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark dies between writing a batch's output and its commit: as if the last commit had never been written."""
+    on_event, _ = asking(tmp_path, "cancel", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 3)
+    settings: dict[str, Any] = {"retain_on_cancellation": True, "batches": 40, "interval": "400ms"}
+    job = build("fork", str(tmp_path), rows=ROWS, slow_ms=40, **settings)
+    assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
+    store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
+    named = {name for record, extra in store.read_records() for name in extra.get("files", {})}
+    root = tmp_path / "storage" / "job"
+    for commits in root.glob("tasks/*/g*/commits"):
+        last = max(commits.iterdir(), key=lambda path: int(path.name) if path.name.isdecimal() else -1)
+        if last.relative_to(root).as_posix() not in named:
+            last.unlink()
+    result, _ = run(spark, "fork", tmp_path, **settings)
+    assert result.ending == "finished"
+    assert verdict("fork", tmp_path, ROWS) == {}
