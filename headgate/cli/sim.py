@@ -166,12 +166,12 @@ def _crash_everywhere(*, as_json: bool) -> None:
     raise typer.Exit(1 if table.violations else 0)
 
 
-def demo(
+def story(
     seed: Annotated[int, typer.Option(min=0, help="Which world to tell.")] = story.SEED,
 ) -> None:
     """Tell one simulated run in words: checkpoints, a crash in the middle, a new leader, and the count at the end.
 
-    Example: headgate demo
+    Example: headgate story
 
     Exit codes: 0 nothing lost and nothing doubled, 1 otherwise.
     """

@@ -16,7 +16,11 @@ ROWS = int(os.environ["HEADGATE_DEMO_ROWS"])
 def parse(rows: DataFrame) -> DataFrame:
     """Name things, and mark what is out of the ordinary."""
     return rows.select(
-        "n", F.col("key").alias("user"), "event_time", "value", (F.col("value") > 95).alias("anomalous")  # noqa: PLR2004
+        "n",
+        F.col("key").alias("user"),
+        "event_time",
+        "value",
+        (F.col("value") > 95).alias("anomalous"),  # noqa: PLR2004
     )
 
 

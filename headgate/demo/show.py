@@ -66,7 +66,9 @@ def play(directory: Path, rows: int, say: Callable[[str], None]) -> Story:
                 story.checkpoint_ms.append(line["duration_ms"])
             elif line["event"] == "generation":
                 base = "nothing" if line["base"] is None else f"checkpoint {line['base']}"
-                say(f"generation {line['generation']} begins from {base}, {time.monotonic() - begun:.1f} s after the start")
+                say(
+                    f"generation {line['generation']} begins from {base}, {time.monotonic() - begun:.1f} s after the start"
+                )
             elif line["event"] == "progress":
                 done = _rows_read(line)
                 if killed_at is not None and story.recovery_s is None and done > 0:
@@ -76,7 +78,9 @@ def play(directory: Path, rows: int, say: Callable[[str], None]) -> Story:
                     killed_at = time.monotonic()
                     story.kills += 1
                     pid = _kill_jvm(process.pid)
-                    say(f"{done} rows are read and {len(story.checkpoint_ms)} checkpoints complete: SIGKILL of JVM {pid}")
+                    say(
+                        f"{done} rows are read and {len(story.checkpoint_ms)} checkpoints complete: SIGKILL of JVM {pid}"
+                    )
         status = process.wait()
         if status == 0:
             break

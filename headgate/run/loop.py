@@ -5,7 +5,7 @@ One rule: receive, record, step, perform; it decides nothing. It ends when the c
 
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class Broken:
     error: BaseException
 
 
-Watch = Callable[[int, Event | Note, JobState, JobState, list[Effect]], None]
+Watch = Callable[[int, Event | Note, JobState, JobState, Sequence[Effect]], None]
 """Told of every step: when, the fact, the state before and after, the orders."""
 
 

@@ -161,6 +161,7 @@ class Performer:
         ]
 
     def _seal(self, order: e.SealSink) -> None:
+        self._tasks.sealed(order.generation, order.sink, order.after)
         attempts = self._attempts(order.sink, order.generation, order.after, order.through)
         begun = time.monotonic()
         try:
@@ -198,7 +199,7 @@ class Performer:
         )
 
     def _abort_attempts(self, order: e.AbortAttempts) -> None:
-        committed = self._tasks.runs(order.generation, self._graph.owner[order.sink])
+        committed = self._tasks.committed_runs(order.generation, self._graph.owner[order.sink])
         if self._abort(order.sink, DeadRuns(order.generation, order.run, committed)):
             self._tell(AttemptsAborted(order.generation, order.sink, order.run))
 

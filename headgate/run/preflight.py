@@ -98,4 +98,6 @@ def _wrong(store: JobStore, checkpoint: CompletedCheckpoint) -> list[str]:
     if store.local_root is not None:
         return check(store.local_root, table)
     sizes = {entry.path: entry.size for entry in store.list()}
-    return [f"{store.uri}/{name} is gone or cut short" for name, facts in table.items() if sizes.get(name) != facts.size]
+    return [
+        f"{store.uri}/{name} is gone or cut short" for name, facts in table.items() if sizes.get(name) != facts.size
+    ]

@@ -89,9 +89,7 @@ def bring_in(store: JobStore, path: Path) -> CheckpointId:
         leader=LeaderId(f"import-{uuid.uuid4().hex[:12]}"),
         kind=Kind.SAVEPOINT,
         tasks=tuple(
-            dataclasses.replace(
-                task, generation=generation, files=tuple(f"{prefix}/{name}" for name in task.files)
-            )
+            dataclasses.replace(task, generation=generation, files=tuple(f"{prefix}/{name}" for name in task.files))
             for task in record.tasks
         ),
     )
@@ -114,7 +112,9 @@ def _prefixed(extra: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {
         "files": {f"{prefix}/{name}": facts for name, facts in extra["files"].items()},
         "segments": {
-            channel: [[batch, run, [[f"{prefix}/{name}", size] for name, size in files]] for batch, run, files in entries]
+            channel: [
+                [batch, run, [[f"{prefix}/{name}", size] for name, size in files]] for batch, run, files in entries
+            ]
             for channel, entries in extra["segments"].items()
         },
     }

@@ -9,7 +9,7 @@ import runpy
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from headgate.core.state import JobState, Phase
 from headgate.errors import ExternalError, HeadgateError, InvalidJob, InvalidOption
 from headgate.job.analyse import Analysis, analyse
 from headgate.job.api import Job
+from headgate.job.check import check
 from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, plan
 from headgate.job.settings import to_core
@@ -100,7 +101,10 @@ def plan_job(job: Job, spark: SparkSession) -> tuple[Plan, dict[str, Analysis]]:
     """The job's tasks. Nothing is started."""
     nodes = job.freeze()
     known = analyse(nodes, spark)
-    return plan(nodes, {uid: analysis.stateful for uid, analysis in known.items()}), known
+    stateful = {uid: analysis.stateful for uid, analysis in known.items()}
+    planned = plan(nodes, stateful, [uid for uid, analysis in known.items() if analysis.alone])
+    check(planned, known, spark)
+    return planned, known
 
 
 @contextlib.contextmanager

@@ -73,6 +73,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._queries: dict[TaskId, Query] = {}
         self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}
+        self._sealed: dict[tuple[Generation, SinkId], Batch] = {}
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
@@ -149,9 +150,23 @@ class Tasks:
         """The run that wrote what counts of a batch: the last that was in its hook."""
         return self._runs.get((generation, task), {}).get(batch)
 
-    def runs(self, generation: Generation, task: TaskId) -> Mapping[Batch, Run]:
-        """For each batch of a task in this generation, the run that counts."""
-        return dict(self._runs.get((generation, task), {}))
+    def committed_runs(self, generation: Generation, task: TaskId) -> Mapping[Batch, Run]:
+        """For each committed batch that a sink may not have sealed for good, the run that counts."""
+        last = layout.committed(self._root / task_directory(task, generation))
+        return {batch: run for batch, run in self._runs.get((generation, task), {}).items() if batch <= last}
+
+    def sealed(self, generation: Generation, sink: SinkId, after: Batch) -> None:
+        """Nobody will ask for the batches through ``after`` on behalf of this sink again."""
+        task = self._graph.owner[sink]
+        self._sealed[generation, sink] = after
+        floor = min(self._sealed.get((generation, each), NO_BATCH) for each in self._graph.by_id[task].sinks)
+        self._forget(generation, task, floor)
+
+    def _forget(self, generation: Generation, task: TaskId, through: Batch) -> None:
+        """Keep what is remembered of batches from growing. Hook and lanes get whole maps: none is changed in place."""
+        with self._lock:
+            runs = self._runs.get((generation, task), {})
+            self._runs[generation, task] = {batch: run for batch, run in runs.items() if batch > through}
 
     def _of(self, order: e.StopTask | e.AskTask | e.AdmitBatch) -> Query | None:
         query = self._queries.get(order.task)
@@ -286,7 +301,9 @@ class Tasks:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def _write(self, order: e.StartTask, task: PlannedTask, frame: DataFrame, batch: Batch) -> None:
-        self._runs.setdefault((order.generation, order.task), {})[batch] = order.run
+        with self._lock:
+            runs = self._runs.get((order.generation, order.task), {})
+            self._runs[order.generation, order.task] = {**runs, batch: order.run}
         if not task.writes_segment:
             branch = task.branches[0]
             self._invoke(order, SinkId(branch.sink.uid), frame, batch)
@@ -316,6 +333,8 @@ class Tasks:
             Segments(directory, channel.id).commit(batch, run)
         if not channels:
             shutil.rmtree(directory / str(batch), ignore_errors=True)
+        if not task.branches:
+            self._forget(order.generation, order.task, Batch(batch - 1))
 
     def _measured(self, task: TaskId) -> Callable[[str, float, object], None]:
         def measure(kind: str, value: float, about: object) -> None:

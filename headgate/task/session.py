@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 import pyspark
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession

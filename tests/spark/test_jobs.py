@@ -77,7 +77,9 @@ def test_all_readers_of_an_operator_that_is_not_deterministic_see_the_same(spark
     result, _ = run(spark, "random", tmp_path, fail_at=ROWS // 2)
     assert result.ending == "finished"
     assert verdict("random", tmp_path, ROWS) == {}
-    one, two, three = ({row["n"]: row["drawn"] for row in rows_of(tmp_path / "out" / name)} for name in ("one", "two", "three"))
+    one, two, three = (
+        {row["n"]: row["drawn"] for row in rows_of(tmp_path / "out" / name)} for name in ("one", "two", "three")
+    )
     assert one == two == three
 
 
@@ -91,7 +93,9 @@ def test_at_most_once_leaves_the_failed_batch_out_and_doubles_nothing(spark: Spa
 
 
 def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, tmp_path: Path) -> None:
-    on_event, replies = asking(tmp_path, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2)
+    on_event, replies = asking(
+        tmp_path, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2
+    )
     job = build("fork", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     result = hg.run_job(job, None, on_event, spark)
     assert result.ending == "stopped"
@@ -106,7 +110,9 @@ def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, t
 def savepoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The directory of a job that was stopped half way, and its savepoint, moved somewhere else."""
     directory = tmp_path_factory.mktemp("stopped")
-    on_event, replies = asking(directory, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2)
+    on_event, replies = asking(
+        directory, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2
+    )
     job = build("diamond", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", unaligned=True)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     made = directory / "storage" / "job" / "savepoints" / str(replies[0].checkpoint)

@@ -1,0 +1,107 @@
+"""What is set in a session, before there is one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headgate import state
+from headgate.errors import InvalidOption
+from headgate.task.session import FILE_SYSTEM, JAR, NEEDED, PREFERRED, build_session, settings_for
+
+ROCKSDB = state.rocksdb()
+
+
+def test_everything_that_is_needed_is_set() -> None:
+    settings = settings_for("orders", state=ROCKSDB)
+    assert settings.items() >= {key: value for key, (value, _) in NEEDED.items()}.items()
+    assert settings.items() >= PREFERRED.items()
+    assert settings.items() >= ROCKSDB.conf.items()
+    assert settings["spark.app.name"] == "orders"
+    assert settings["spark.master"] == "local[*]"
+
+
+def test_the_users_settings_go_in_untouched() -> None:
+    conf = {"spark.sql.shuffle.partitions": "7", "spark.executor.memory": "3g", "my.own": "x"}
+    assert settings_for("orders", conf=conf, state=ROCKSDB).items() >= conf.items()
+
+
+@pytest.mark.parametrize("key", PREFERRED)
+def test_the_user_wins_over_what_is_only_preferred(key: str) -> None:
+    assert settings_for("orders", conf={key: "theirs"}, state=ROCKSDB)[key] == "theirs"
+
+
+@pytest.mark.parametrize("key", NEEDED)
+def test_what_contradicts_a_need_is_refused_by_name(key: str) -> None:
+    with pytest.raises(InvalidOption, match=f"^{key}=something else cannot hold"):
+        settings_for("orders", conf={key: "something else"}, state=ROCKSDB)
+
+
+@pytest.mark.parametrize("key", NEEDED)
+def test_the_user_may_say_what_is_needed_anyway(key: str) -> None:
+    value = NEEDED[key][0]
+    assert settings_for("orders", conf={key: value.upper()}, state=ROCKSDB)[key] == value
+
+
+@pytest.mark.parametrize("backend", [state.hashmap(), state.rocksdb(profile="low_memory")], ids=lambda b: b.name)
+def test_what_the_state_backend_says_is_not_said_again(backend: state.StateBackend) -> None:
+    for key in backend.conf:
+        with pytest.raises(InvalidOption, match=rf"state=headgate\.state\.{backend.name}\("):
+            settings_for("orders", conf={key.lower(): "other"}, state=backend)
+
+
+@pytest.mark.parametrize("master", ["local[*]", "local", "local[2]", "local[2,4]"])
+def test_in_one_process_the_class_path_has_the_file_system(master: str) -> None:
+    settings = settings_for("orders", master=master, state=ROCKSDB)
+    assert settings["spark.driver.extraClassPath"] == str(JAR)
+    assert "spark.jars" not in settings
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://host:7077"])
+def test_executors_are_sent_the_file_system(master: str) -> None:
+    settings = settings_for("orders", master=master, state=ROCKSDB)
+    assert settings["spark.jars"] == settings["spark.driver.extraClassPath"] == str(JAR)
+
+
+def test_the_users_jars_stay() -> None:
+    conf = {"spark.jars": "a.jar,b.jar", "spark.driver.extraClassPath": "c.jar"}
+    settings = settings_for("orders", master="spark://host:7077", conf=conf, state=ROCKSDB)
+    assert settings["spark.jars"] == f"a.jar,b.jar,{JAR}"
+    assert settings["spark.driver.extraClassPath"] == f"c.jar{os.pathsep}{JAR}"
+
+
+def test_the_master_may_stand_in_the_conf() -> None:
+    assert settings_for("orders", conf={"spark.master": "local[3]"}, state=ROCKSDB)["spark.master"] == "local[3]"
+
+
+def test_two_masters_are_refused() -> None:
+    with pytest.raises(InvalidOption, match=r"'local' and spark.master=local\[3\] differ"):
+        settings_for("orders", master="local", conf={"spark.master": "local[3]"}, state=ROCKSDB)
+
+
+@pytest.mark.parametrize("master", ["locl[2]", "local-cluster", "localhost:7077", "spark://", "http://host"])
+def test_a_master_that_is_none_is_refused(master: str) -> None:
+    with pytest.raises(InvalidOption, match="is no master of Spark"):
+        settings_for("orders", master=master, state=ROCKSDB)
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"),
+    [("sc://host", {}), (None, {"spark.remote": "sc://host"}), (None, {"spark.api.mode": "connect"})],
+)
+def test_spark_connect_is_refused_by_name(master: str | None, conf: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption, match="Spark Connect, which Headgate cannot use"):
+        settings_for("orders", master=master, conf=conf, state=ROCKSDB)
+
+
+def test_spark_connect_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(InvalidOption, match="SPARK_REMOTE=sc://host is for Spark Connect"):
+        build_session("orders", state=ROCKSDB)
+
+
+def test_the_jar_has_the_classes_that_are_set() -> None:
+    source = Path(__file__).parents[2] / "java" / "src"
+    assert JAR.is_file()
+    for name in FILE_SYSTEM.values():
+        assert (source / name.replace(".", "/")).with_suffix(".java").is_file()
