@@ -94,9 +94,9 @@ def is_committed(query: Path, batch: Batch) -> bool:
 
 def _batches(log: Path) -> Iterator[Batch]:
     try:
-        for name in os.listdir(log):
-            if name.isdecimal():
-                yield Batch(int(name))
+        for entry in os.scandir(log):
+            if entry.name.isdecimal():
+                yield Batch(int(entry.name))
     except FileNotFoundError:
         return
 
@@ -209,7 +209,7 @@ def _state_files(query: Path, directory: Path, names: list[str], version: int) -
             found.append(name)
             continue
         number, unique = int(match[1]), match[2]
-        if number <= version and (unique is None or _counts(query, directory, number, unique)):
+        if number <= version and (unique is None or _counts(query, number, unique)):
             versions.setdefault(number, {})[match[3]] = name
     for number in sorted(versions, reverse=True):
         kinds = versions[number]
@@ -223,7 +223,7 @@ def _state_files(query: Path, directory: Path, names: list[str], version: int) -
     return found
 
 
-def _counts(query: Path, directory: Path, version: int, unique: str) -> bool:
+def _counts(query: Path, version: int, unique: str) -> bool:
     """Whether a version's file is of the run that committed it. What a commit entry is too old to tell, was sorted out
     when the directory was rebuilt.
     """

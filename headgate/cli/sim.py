@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headgate.cli.app import refuse
-from headgate.sim import crash, runner, scenario, story
+from headgate.sim import crash, runner, scenario, story as stories
 from headgate.sim.plan import Plan, draw
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (sim, demo):
+    for command in (sim, story):
         app.command()(command)
 
 
@@ -167,7 +167,7 @@ def _crash_everywhere(*, as_json: bool) -> None:
 
 
 def story(
-    seed: Annotated[int, typer.Option(min=0, help="Which world to tell.")] = story.SEED,
+    seed: Annotated[int, typer.Option(min=0, help="Which world to tell.")] = stories.SEED,
 ) -> None:
     """Tell one simulated run in words: checkpoints, a crash in the middle, a new leader, and the count at the end.
 
@@ -175,4 +175,4 @@ def story(
 
     Exit codes: 0 nothing lost and nothing doubled, 1 otherwise.
     """
-    raise typer.Exit(story.tell(seed, typer.echo))
+    raise typer.Exit(stories.tell(seed, typer.echo))

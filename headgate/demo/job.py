@@ -20,7 +20,7 @@ def parse(rows: DataFrame) -> DataFrame:
         F.col("key").alias("user"),
         "event_time",
         "value",
-        (F.col("value") > 95).alias("anomalous"),  # noqa: PLR2004
+        (F.col("value") > 95).alias("anomalous"),
     )
 
 

@@ -66,9 +66,8 @@ def play(directory: Path, rows: int, say: Callable[[str], None]) -> Story:
                 story.checkpoint_ms.append(line["duration_ms"])
             elif line["event"] == "generation":
                 base = "nothing" if line["base"] is None else f"checkpoint {line['base']}"
-                say(
-                    f"generation {line['generation']} begins from {base}, {time.monotonic() - begun:.1f} s after the start"
-                )
+                after_s = time.monotonic() - begun
+                say(f"generation {line['generation']} begins from {base}, {after_s:.1f} s after the start")
             elif line["event"] == "progress":
                 done = _rows_read(line)
                 if killed_at is not None and story.recovery_s is None and done > 0:
@@ -78,9 +77,8 @@ def play(directory: Path, rows: int, say: Callable[[str], None]) -> Story:
                     killed_at = time.monotonic()
                     story.kills += 1
                     pid = _kill_jvm(process.pid)
-                    say(
-                        f"{done} rows are read and {len(story.checkpoint_ms)} checkpoints complete: SIGKILL of JVM {pid}"
-                    )
+                    complete = len(story.checkpoint_ms)
+                    say(f"{done} rows are read and {complete} checkpoints complete: SIGKILL of JVM {pid}")
         status = process.wait()
         if status == 0:
             break
@@ -113,7 +111,7 @@ def _events(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
 
 
 def _rows_read(progress: dict[str, Any]) -> int:
-    return max((int(task.get("rows_in") or 0) for task in progress["tasks"]), default=0)
+    return max((int(task.get("rows") or 0) for task in progress["tasks"]), default=0)
 
 
 def _kill_jvm(pid: int) -> int:

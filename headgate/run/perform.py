@@ -69,7 +69,7 @@ class Performer:
         self._given_up: dict[CheckpointId, threading.Event] = {}
         self._readers = {channel.id: channel.downstream for channel in graph.channels}
 
-    def perform(self, order: Effect, state: JobState) -> None:  # noqa: PLR0915 - one case for each order
+    def perform(self, order: Effect, state: JobState) -> None:
         """Carry out an order, or put it on its lane."""
         put = self._lanes.put
         match order:

@@ -75,9 +75,9 @@ def bring_in(store: JobStore, path: Path) -> CheckpointId:
     """Make a savepoint the newest checkpoint of the job, and return its number there."""
     record, extra = read(path)
     records = store.read_chain()
-    if store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve():
-        if any(each.id == record.id for each in records):
-            return record.id
+    own = store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve()
+    if own and any(each.id == record.id for each in records):
+        return record.id
     number, generation = _place(records)
     prefix = directory_of(number)
     for name in tables_of([extra]):

@@ -266,7 +266,7 @@ class Running:
         self._performer.perform(order, state)
 
     def _watch(
-        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: list[Effect]
+        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]
     ) -> None:
         if isinstance(event, TransactionCommitted):
             with self._stepped:

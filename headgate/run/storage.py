@@ -149,7 +149,7 @@ class Storage:
         self._tell(HoldSet(order.leader, order.checkpoint, order.held))
 
     def copy_savepoint(self, order: e.CopySavepoint) -> None:
-        """Make a savepoint self-contained. If it fails, or something it sealed is not committed, it is ordered again."""
+        """Make a savepoint self-contained. If it fails, or what it sealed is not committed, it is ordered again."""
         if order.checkpoint not in self._store.copied():
             try:
                 record, extra = self._store.read_record(order.checkpoint)
@@ -215,15 +215,14 @@ def _channel_files(root: Path) -> Iterator[StoredFile]:
         entered: set[str] = set()
         log = directory / "log"
         for reader in sorted(log.iterdir()) if log.is_dir() else ():
-            for name in os.listdir(reader):
-                if name.endswith(".json"):
-                    batch = name.removesuffix(".json")
-                    entered.add(batch)
-                    path = f"{where}/log/{reader.name}/{name}"
-                    yield StoredFile(path, generation, ChannelId(reader.name), Batch(int(batch)))
-        for name in sorted(os.listdir(directory)):
-            if name.isdecimal() and name not in entered:
-                yield StoredFile(f"{where}/{name}", generation, TaskId(task), NEWEST)
+            for entry in sorted(reader.glob("*.json")):
+                batch = entry.stem
+                entered.add(batch)
+                path = f"{where}/log/{reader.name}/{entry.name}"
+                yield StoredFile(path, generation, ChannelId(reader.name), Batch(int(batch)))
+        for segment in sorted(directory.iterdir()):
+            if segment.name.isdecimal() and segment.name not in entered:
+                yield StoredFile(f"{where}/{segment.name}", generation, TaskId(task), NEWEST)
 
 
 def _delete(root: Path, name: str) -> None:
@@ -244,5 +243,5 @@ def _tidy(root: Path, generation: Generation) -> None:
         for _, made_in, directory in _generations(root, kind):
             if made_in < generation:
                 for below, _, _ in os.walk(directory, topdown=False):
-                    if not os.listdir(below):
+                    if not any(Path(below).iterdir()):
                         Path(below).rmdir()

@@ -33,6 +33,7 @@ from headgate.snapshot import rebuild
 from headgate.snapshot.take import Snapshots, task_directory
 from headgate.source.api import Source
 from headgate.task.listener import Listener
+from headgate.task.logs import silence
 from headgate.task.query import Query, Work
 
 
@@ -70,6 +71,7 @@ class Tasks:
         self._tell = tell
         self._batch_interval_ms = batch_interval_ms
         self._listener = Listener(spark)
+        silence(spark)
         self._lock = threading.Lock()
         self._queries: dict[TaskId, Query] = {}
         self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, assert_never, get_args
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from pyarrow import parquet
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame

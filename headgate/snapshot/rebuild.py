@@ -16,7 +16,6 @@ from headgate.core.ids import Batch, ChannelId
 from headgate.errors import BadStorage
 from headgate.snapshot.files import FileFacts
 
-
 INSIDE = re.compile(r"^(.*/)?tasks/[^/]+/g[0-9]+/")
 
 
@@ -33,15 +32,12 @@ class Sources:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         here = self.root / name
-        try:
-            if here.exists():
-                _link(here, target)
-            elif self.fetch is not None:
-                self.fetch(name, target)
-            else:
-                raise FileNotFoundError(name)
-        except FileNotFoundError as error:
-            raise BadStorage(f"{here} is gone: restore another checkpoint (--from N, or --fallback)") from error
+        if here.exists():
+            _link(here, target)
+        elif self.fetch is not None:
+            self.fetch(name, target)
+        else:
+            raise BadStorage(f"{here} is gone: restore another checkpoint (--from N, or --fallback)")
         if target.stat().st_size != wanted.size:
             raise BadStorage(
                 f"{here} has {target.stat().st_size} bytes and should have {wanted.size}: "

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 
 class Heard(Protocol):

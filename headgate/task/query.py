@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate import layout
 from headgate.core.events import (
@@ -36,6 +36,7 @@ from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
 from headgate.task.failure import classify, shorten
 from headgate.task.listener import Listener
+from headgate.task.logs import logger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,48 +140,50 @@ class Query:
         """Stop as soon as Spark lets go."""
         self._halt()
         with self._lock:
-            if self._ended or self._failure is not None:
+            if self.over:
                 return
             self._ended = True
         self._tell(TaskEnded(self.work.generation, self.work.task, self.work.run, self.boundary()))
 
     def drain(self) -> None:
         """Nothing more will come: finish the batch under way, let time run out for stateful operators, and stop."""
-        work = self.work
         with self._lock:
-            if self._final or self._ended or self._failure is not None:
+            if self._final or self.over:
                 return
             self._final = True
         self._halt()
-        with self._lock:
-            if self._failure is not None:
-                return
         try:
-            if work.stateful:
-                layout.plan_last_batch(work.directory)
-            planned = layout.planned(work.directory)
-            if planned > layout.committed(work.directory):
-                # Time reaches one stateful operator after the other, a batch later each.
-                self._last = Batch(planned + max(0, work.stateful - 1))
-                self._launch(available_now=True)
-                self._over.wait()
+            done = self._run_last_batches()
         except Exception as error:  # noqa: BLE001 - as in start
             self._fail(classify(f"{type(error).__name__}: {error}", error))
-        with self._lock:
-            wanted = layout.planned(work.directory) if self._last is None else self._last
-            if self._failure is not None or layout.committed(work.directory) < min(
-                wanted, layout.planned(work.directory)
-            ):
-                interrupted = self._stopping or self._failure is not None
-            else:
-                interrupted, self._ended = False, True
-        if interrupted:
-            return  # Somebody has been told, or wants no answer.
-        if not self._ended:
-            self._fail(Failure(FailureClass.EXTERNAL, "its last batch did not run"))
             return
+        if not done and not self._stopping:
+            self._fail(Failure(FailureClass.EXTERNAL, "its last batch did not run"))
+        with self._lock:
+            if not done or self.over:
+                return  # It failed, or was interrupted by somebody who wants no answer.
+            self._ended = True
+        work = self.work
         self._commit_through(layout.committed(work.directory))
         self._tell(TaskEnded(work.generation, work.task, work.run, self.boundary()))
+
+    def _run_last_batches(self) -> bool:
+        """Run what was under way, and what the end of time brings. Whether all of it is committed."""
+        work = self.work
+        if work.stateful and not self.over:
+            layout.plan_last_batch(work.directory)
+        planned = layout.planned(work.directory)
+        if planned > layout.committed(work.directory) and not self.over:
+            # Time reaches one stateful operator after the other, a batch later each.
+            self._last = Batch(planned + max(0, work.stateful - 1))
+            self._launch(available_now=True)
+            self._over.wait()
+        return layout.committed(work.directory) >= planned
+
+    @property
+    def over(self) -> bool:
+        """Whether this run has told its end."""
+        return self._ended or self._failure is not None
 
     def report(self) -> Reported:
         """All that this run has to say."""
@@ -208,10 +211,8 @@ class Query:
     def _hook(self, frame: DataFrame, number: int) -> None:
         batch = Batch(number)
         try:
-            if self._last is not None and batch > self._last:
-                self._passed_last = True
-                raise Stopped
             self._commit_through(Batch(batch - 1))
+            self._refuse_past_last(batch)
             waited = self._enter(batch)
             begun = time.monotonic()
             self.work.write(frame, batch)
@@ -219,7 +220,7 @@ class Query:
             self._measure("wait_ms", waited * 1000, batch)
         except Stopped:
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again in few words
             with self._lock:
                 if self._stopping:
                     raise Stopped from None
@@ -227,6 +228,11 @@ class Query:
             # In few words: Spark searches the account of a failed hook with an expression that overflows the stack.
             raise BatchFailed(f"{type(error).__name__}: {shorten(str(error))}") from None
         self._tell(OutputsWritten(self.work.generation, self.work.task, self.work.run, batch))
+
+    def _refuse_past_last(self, batch: Batch) -> None:
+        if self._last is not None and batch > self._last:
+            self._passed_last = True
+            raise Stopped
 
     def _enter(self, batch: Batch) -> float:
         """Say that a batch is in the hook, and wait there until it is admitted."""
@@ -269,6 +275,7 @@ class Query:
             cause, self._cause = self._cause, None
             wanted = self._stopping or self._skipping or (self._final and self._passed_last)
         if exception is not None and not wanted:
+            logger.error("%s failed: %s", self.work.name, cause or exception)
             self._fail(classify(exception, cause))
         elif exception is None and not expected:
             self.stop()

@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.dataset as ds  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from headgate.sink.contract import Row
 

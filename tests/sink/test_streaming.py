@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.dataset as ds  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count, lit, max as greatest, min as least

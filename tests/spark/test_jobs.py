@@ -172,7 +172,7 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
     assert len(completed) >= 2
     newest, before = completed[-1], completed[-2]
     own = set(newest.tasks[-1].files) - {name for older in completed[:-1] for name in older.tasks[-1].files}
-    victim = tmp_path / "storage" / "job" / sorted(name for name in own if "changelog" in name or "commits" in name)[0]
+    victim = tmp_path / "storage" / "job" / min(name for name in own if "changelog" in name or "commits" in name)
     flip(victim)
     with pytest.raises(BadStorage, match=f"{victim.name}.*checkpoint {before.id} is whole"):
         run(spark, "windows", tmp_path, **settings)

@@ -1,0 +1,20 @@
+"""What Spark writes to its log about queries.
+
+One rule: a failure is told once. Spark logs the whole stack of every query that ends in the hook, also of one that is
+stopped on purpose; Headgate tells of failures itself, so that one logger of Spark's is silenced.
+"""
+
+import contextlib
+import logging
+
+from pyspark.sql import SparkSession
+
+QUERY_LOGGER = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+logger = logging.getLogger("headgate")
+
+
+def silence(spark: SparkSession) -> None:
+    """Let Spark not log how queries end."""
+    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001 - there is no public way
+    with contextlib.suppress(Exception):  # Another logging system: then it is as loud as its user wants it.
+        log4j.core.config.Configurator.setLevel(QUERY_LOGGER, log4j.Level.OFF)
