@@ -37,6 +37,7 @@ from headgate.errors import BadStorage
 
 FINAL_WATERMARK_MS = 253_402_300_799_000
 """The end of the year 9999: after every event."""
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 VERSIONED = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(changelog|zip|delta|snapshot)")
 SCHEMA_PATH = re.compile(r'"file:[^"]*?(/state/[0-9]+/_stateSchema/[^"]*)"')
 BASES = ("zip", "snapshot")
@@ -63,6 +64,10 @@ class Offsets:
             if "channel" in offset and "batch" in offset:
                 found[ChannelId(offset["channel"])] = Batch(offset["batch"])
         return found
+
+    def provider(self) -> str:
+        """The state store that the query has used from its first batch on: it outlives what the session says."""
+        return str(self.metadata.get("conf", {}).get(PROVIDER, ""))
 
 
 def read_offsets(query: Path, batch: Batch) -> Offsets:
@@ -201,6 +206,8 @@ def _stores(state: Path) -> Iterator[tuple[Path, list[str]]]:
 
 def _state_files(query: Path, directory: Path, names: list[str], version: int) -> list[str]:
     """What one directory contributes to the state at ``version``: whatever is not a version of state goes along."""
+    if directory.parts[-2:] == ("_metadata", "v2"):  # One for each restart; Spark deletes older ones.
+        return [str(max((int(name) for name in names if name.isdecimal() and int(name) < version), default=0))]
     versions: dict[int, dict[str, str]] = {}
     found: list[str] = []
     for name in names:

@@ -22,7 +22,7 @@ from headgate.core.graph import Channel, Graph
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight
 from headgate.core.restart import Failure, FailureClass
-from headgate.errors import HeadgateError
+from headgate.errors import BadStorage, HeadgateError
 from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
@@ -193,9 +193,20 @@ class Tasks:
         positions = {channel.id: position for channel, position in zip(inputs, order.positions, strict=True)}
         sources = rebuild.Sources(self._root, self._storage.fetch)
         known = rebuild.rebuild(sources, query, files, order.snapshot.batch, positions)
+        self._refuse_other_backend(order.task, query, order.snapshot.batch)
         where = task_directory(order.task, order.generation)
         if self._storage.fetch is None:  # Links in the storage itself: whole, and there for good.
             self._snapshots.know({f"{where}/{name}": facts for name, facts in known.items()})
+
+    def _refuse_other_backend(self, task: TaskId, query: Path, batch: Batch) -> None:
+        """Spark goes on with the state store that a query began with, whatever the session says, and only warns."""
+        began_with = layout.read_offsets(query, batch).provider()
+        now = self._spark.conf.get(layout.PROVIDER, began_with)
+        if self._planned[task].stateful and began_with and began_with != now:
+            raise BadStorage(
+                f"the state of task {task} is in {began_with.rpartition('.')[2]}, and the job now wants "
+                f"{str(now).rpartition('.')[2]}: keep the state backend that it began with"
+            )
 
     def _put_in_flight(
         self, generation: Generation, channel: Channel, held: InFlight, base: CheckpointId | None

@@ -36,13 +36,15 @@ class JobProcess:
             )
         self.lines: list[Line] = []
         self._heard: SimpleQueue[Line | None] = SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for text in self.process.stdout:
-            if text.startswith("{"):
-                self._heard.put(json.loads(text))
+        with self.process.stdout as told:
+            for text in told:
+                if text.startswith("{") and text.endswith("}\n"):  # A line that was cut off by a kill says nothing.
+                    self._heard.put(json.loads(text))
         self._heard.put(None)
 
     def wait_for(self, wanted: Callable[[Line], bool], timeout_s: float = 120) -> Line | None:
@@ -69,6 +71,7 @@ class JobProcess:
         """SIGKILL for the whole group: Python, the JVM, its workers."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self._listener.join()
 
     def tail(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-3000:] + "\n" + str(self.lines[-5:])

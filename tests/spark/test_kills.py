@@ -1,0 +1,111 @@
+"""SIGKILL at random moments: of the whole driver, and of executors. Twenty rounds in all.
+
+The moments are drawn from a seed; what happens at them is Spark's own timing. Every row carries its number, and is
+counted at the end by a plain reader of the sinks' files.
+"""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.demo.show import children
+from tests.spark.process import JobProcess, completed
+from tests.spark.reading import outputs, verdict
+
+ROWS = 30_000
+
+
+def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
+    """Run a job, and kill its process group so often at random moments; then let it finish. Returns the kills."""
+    rng = random.Random(seed)
+    kills = 0
+    for _ in range(rounds):
+        job = JobProcess(shape)
+        begun = job.wait_for(lambda line: line["event"] == "generation")
+        assert begun is not None, job.tail()
+        # Some die while they recover, most with a few checkpoints behind them.
+        if rng.random() < 0.7:
+            job.wait_for(completed)
+        time.sleep(rng.random() * 3)
+        if job.process.poll() is not None:
+            break
+        job.kill()
+        kills += 1
+    last = JobProcess(shape)
+    assert last.end() == 0, last.tail()
+    return kills
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "seed"),
+    [
+        ("fork", {}, 1),
+        ("diamond", {"unaligned": True}, 2),
+        ("join", {"alignment_timeout": "300ms"}, 3),
+    ],
+)
+def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_five_times(
+    tmp_path: Path, shape: str, settings: dict[str, Any], seed: int
+) -> None:
+    described = {
+        "shape": shape,
+        "directory": str(tmp_path),
+        "rows": ROWS,
+        "batches": 120,
+        "interval": "500ms",
+        **settings,
+    }
+    assert kill_often(described, 5, seed) >= 4
+    assert verdict(shape, tmp_path, ROWS) == {}
+
+
+def test_at_least_once_loses_nothing_and_repeats_what_overtook_the_barrier(tmp_path: Path) -> None:
+    described = {
+        "shape": "diamond",
+        "directory": str(tmp_path),
+        "rows": ROWS,
+        "batches": 120,
+        "interval": "500ms",
+        "slow_ms": 150,
+        "mode": "at-least-once",
+    }
+    assert kill_often(described, 3, 4) == 3
+    found = outputs("diamond", tmp_path)
+    for side, counted in found.items():
+        assert set(counted) == set(range(ROWS)), side
+    assert sum(counted.total() for counted in found.values()) > 2 * ROWS
+
+
+def test_nothing_is_lost_or_doubled_when_executors_are_killed_five_times(tmp_path: Path) -> None:
+    described = {
+        "shape": "fork",
+        "directory": str(tmp_path),
+        "rows": ROWS,
+        "batches": 60,
+        "interval": "1s",
+    }
+    rng = random.Random(5)
+    job = JobProcess(described, "--master", "local-cluster[2,1,1024]")
+    assert job.wait_for(completed) is not None, job.tail()
+    kills = 0
+    while kills < 5 and job.process.poll() is None:
+        executors = [pid for pid in children(job.process.pid) if _is_executor(pid)]
+        if executors:
+            os.kill(rng.choice(executors), signal.SIGKILL)
+            kills += 1
+        time.sleep(1 + 2 * rng.random())
+    assert job.end(300) == 0, job.tail()
+    assert kills == 5
+    assert verdict("fork", tmp_path, ROWS) == {}
+
+
+def _is_executor(pid: int) -> bool:
+    try:
+        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False  # It ended while we looked.
