@@ -146,13 +146,11 @@ def channel_hop(spark: SparkSession, rows: int = 4_000_000, batches: int = 8) ->
     with scratch() as where:
         channel, written = ChannelId("hop.0"), where / "channel"
         log = Segments(written, channel)
+        each = rows // batches
+        columns = ("id as n", "concat('key-', id % 10000) as key", "id / 128d as value", "timestamp_millis(id) as at")
+        schema = spark.range(1).selectExpr(*columns).schema
         for number in range(batches):
-            frame = spark.range(rows // batches * number, rows // batches * (number + 1), numPartitions=2).selectExpr(
-                "id as n",
-                "concat('key-', id % 10000) as key",
-                "id / 128d as value",
-                "timestamp_millis(id) as event_time",
-            )
+            frame = spark.range(each * number, each * (number + 1), numPartitions=2).selectExpr(*columns)
             frame.write.parquet(str(segments.attempt(written, Batch(number), Run(1))))
             log.commit(Batch(number), Run(1))
             shutil.copytree(segments.attempt(written, Batch(number), Run(1)), where / "files" / str(number))

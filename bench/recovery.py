@@ -29,7 +29,8 @@ conf = {"spark.sql.shuffle.partitions": "2"}
 spark = session.build_session("plain", master="local[2]", conf=conf, state=state.rocksdb())
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10000).load()
 rows = rows.selectExpr("value", "value % 1000 as key", "timestamp_millis(value) as at")
-totals = (rows.withWatermark("at", "10 seconds").groupBy("key", F.window("at", "10 minutes")).count().select("key", "count"))
+totals = rows.withWatermark("at", "10 seconds").groupBy("key", F.window("at", "10 minutes")).count()
+totals = totals.select("key", "count")
 def write(frame, number):
     frame.write.mode("overwrite").parquet(f"{sys.argv[1]}/out/{number}")
 query = totals.writeStream.foreachBatch(write).option("checkpointLocation", f"{sys.argv[1]}/checkpoint").start()

@@ -43,6 +43,7 @@ from headgate.snapshot.take import Snapshots
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from headgate.task import session
+from headgate.view.advice import Advice
 from headgate.view.recorder import Recorder
 
 
@@ -196,6 +197,7 @@ class Running:
         root = _working_root(job, store)
         self._stepped = threading.Condition()
         self._recorder = Recorder(job.name, store.read_history())
+        self._advice = Advice(settings.interval_ms)
         self._gates = Gates()
         self._loop = Loop(graph, settings, self._perform, self._watch)
         self._lanes = Lanes(lambda error: self._loop.tell(Broken(error)))
@@ -272,6 +274,10 @@ class Running:
             with self._stepped:
                 self._stepped.notify_all()
         lines = self._recorder.watch(now_ms, event, before, after, effects)
+        if isinstance(event, Note) and event.kind == "progress":
+            text = self._advice.batch(event.fields["task"], event.fields["about"].batchDuration)
+            if text is not None:
+                self._loop.tell(Note("warning", {"text": text}))
         stored = [line for line in lines if line["event"] != "progress"]
         if stored:
             self._lanes.put("history", self._store.append_history, stored)

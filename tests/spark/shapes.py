@@ -12,11 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql import DataFrame, Row, functions as F  # noqa: N812 - Spark's custom
 
 import headgate as hg
 
-SHAPES = ("fork", "diamond", "join", "random", "windows")
+
+class Counting(hg.Processor):
+    """Says of each row the how-manieth of its key it is, by state alone."""
+
+    output = "n bigint, key string, place bigint"
+
+    def open(self, state: Any) -> None:
+        self.seen = state.value("seen", "bigint")
+
+    def process(self, key: Any, rows: Iterator[Any], context: hg.Context) -> Iterator[Any]:
+        seen = self.seen.get() or 0
+        for row in rows:
+            seen += 1
+            yield Row(n=row.n, key=key, place=seen)
+        self.seen.set(seen)
 
 
 def build(
@@ -69,6 +83,8 @@ def build(
             drawn.apply("later", lambda frame: frame, new_task=True).sink("three", hg.files(f"{out}/three"))
         case "windows":
             rows_in.apply("windows", _windows).sink("in-windows", hg.files(f"{out}/windows"))
+        case "keyed":
+            rows_in.process("places", Counting(), key="key").sink("places-out", hg.files(f"{out}/places"))
         case _:
             raise AssertionError(shape)
     return job

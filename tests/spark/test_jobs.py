@@ -139,6 +139,24 @@ def test_a_savepoint_is_restored_twice_and_elsewhere(
             assert len(together) == ROWS, (name, side)
 
 
+def test_keyed_state_is_carried_to_another_place_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    settings: dict[str, Any] = {"batches": 30, "keys": 5, "interval": "200ms"}
+    on_event, replies = asking(first, "stop", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 2)
+    job = build("keyed", str(first), rows=ROWS, slow_ms=50, **settings)
+    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    kept = tmp_path / "kept"
+    shutil.move(first / "storage" / "job" / "savepoints" / str(replies[0].checkpoint), kept)
+    shutil.rmtree(first / "storage")
+    result, _ = run(spark, "keyed", second, options=hg.Options(restore_from=str(kept)), **settings)
+    assert result.ending == "finished"
+    rows = rows_of(first / "out" / "places") + rows_of(second / "out" / "places")
+    assert sorted(row["n"] for row in rows) == list(range(ROWS))
+    for key in {row["key"] for row in rows}:
+        places = sorted(row["place"] for row in rows if row["key"] == key)
+        assert places == list(range(1, ROWS // 5 + 1)), key
+
+
 def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
     spark: SparkSession, tmp_path: Path, savepoint: tuple[Path, Path]
 ) -> None:
@@ -150,6 +168,15 @@ def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
     with pytest.raises(BadStorage, match=victim.name):
         run(spark, "diamond", tmp_path / "x", options=hg.Options(restore_from=str(broken)))
     assert victim.read_bytes() == damaged
+
+
+def test_another_state_backend_than_the_checkpoint_has_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    on_event, _ = asking(tmp_path, "stop", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 2)
+    job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    result, _ = run(spark, "windows", tmp_path, batches=30, backend="hashmap")
+    assert result.ending == "failed"
+    assert "keep the state backend that it began with" in result.text
 
 
 def flip(path: Path) -> None:
