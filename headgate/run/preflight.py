@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from headgate.core import recovery
-from headgate.core.ids import CheckpointId, OperatorUid
+from headgate.core.errors import NotRestorable
+from headgate.core.graph import Graph
+from headgate.core.ids import CheckpointId, Generation, OperatorUid
 from headgate.core.records import CompletedCheckpoint, Record, Restore
-from headgate.errors import BadStorage, InvalidOption
+from headgate.errors import BadStorage, InvalidJob, InvalidOption
 from headgate.run import savepoints
 from headgate.run.control import ControlClient
 from headgate.snapshot.files import check, tables_of
@@ -49,6 +51,14 @@ def choose(store: JobStore, wishes: Wishes) -> Restore:
         renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in wishes.renamed),
         allow_non_restored=wishes.allow_non_restored_state,
     )
+
+
+def refuse_unfit(store: JobStore, graph: Graph, restore: Restore) -> None:
+    """Let the core say whether the job still fits the checkpoint it begins from. It says so again when it leads."""
+    try:
+        recovery.plan(graph, store.read_chain(), restore, Generation(1))
+    except NotRestorable as error:
+        raise InvalidJob(f"job {store.job}: {error}") from error
 
 
 def refuse_second(store: JobStore, *, takeover: bool) -> None:

@@ -168,6 +168,7 @@ def _run(
     restore = restore or preflight.choose(store, options)
     nodes = job.freeze()
     planned, known = plan_job(job, spark)
+    preflight.refuse_unfit(store, planned.graph(), restore)
     for node in nodes:
         if isinstance(node.what, TwoPhaseSink):
             node.what.open(SinkContext(job.name, SinkId(node.uid)))

@@ -32,6 +32,6 @@ class Advice:
             return None
         self._given = True
         return (
-            f"batches of task {task} take about {typical:.0f} ms, and checkpoints are wanted every {self._interval_ms} ms: "
-            "raise the interval, or make batches smaller"
+            f"batches of task {task} take about {typical:.0f} ms, and checkpoints are wanted every "
+            f"{self._interval_ms} ms: raise the interval, or make batches smaller"
         )

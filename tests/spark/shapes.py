@@ -25,7 +25,7 @@ class Counting(hg.Processor):
     def open(self, state: Any) -> None:
         self.seen = state.value("seen", "bigint")
 
-    def process(self, key: Any, rows: Iterator[Any], context: hg.Context) -> Iterator[Any]:
+    def process(self, key: Any, rows: Iterator[Any], context: hg.Context) -> Iterator[Any]:  # noqa: ARG002
         seen = self.seen.get() or 0
         for row in rows:
             seen += 1

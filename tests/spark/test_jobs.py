@@ -248,3 +248,34 @@ def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: Spar
     result, _ = run(spark, "fork", tmp_path, **settings)
     assert result.ending == "finished"
     assert verdict("fork", tmp_path, ROWS) == {}
+
+
+def test_a_job_that_no_longer_fits_its_checkpoint_is_refused_unless_state_may_be_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    on_event, _ = asking(tmp_path, "stop", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 2)
+    job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    chain = sorted((tmp_path / "storage" / "job" / "chain").iterdir())
+    with pytest.raises(hg.UserError, match="has state for windows, which the job no longer has"):
+        run(spark, "keyed", tmp_path, batches=30)
+    assert sorted((tmp_path / "storage" / "job" / "chain").iterdir()) == chain
+
+
+def test_a_source_that_cannot_be_read_again_is_refused_before_anything_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    class Once(hg.Source):
+        replayable = False
+
+        def load(self, spark: SparkSession, trigger_ms: int | None) -> Any:
+            raise AssertionError((spark, trigger_ms))
+
+        def describe(self) -> str:
+            return "once"
+
+    job = hg.Job("once", checkpoint=hg.Checkpointing(storage=str(tmp_path / "storage")))
+    job.source("once", Once()).sink("out", hg.files(str(tmp_path / "out")))
+    with pytest.raises(hg.UserError, match=r"test_jobs.py:\d+: source once cannot be read again"):
+        hg.run_job(job, None, lambda _: None, spark)
+    assert not (tmp_path / "storage").exists()
