@@ -59,15 +59,23 @@ class Offsets:
     def positions(self) -> Mapping[ChannelId, Batch]:
         """Where the batch ends on each channel. A channel's offsets carry its name."""
         found: dict[ChannelId, Batch] = {}
-        for line in self.sources:
-            offset = json.loads(line) if line.startswith("{") else {}
-            if "channel" in offset and "batch" in offset:
-                found[ChannelId(offset["channel"])] = Batch(offset["batch"])
+        for line in filter(_is_position, self.sources):
+            offset = json.loads(line)
+            found[ChannelId(offset["channel"])] = Batch(offset["batch"])
         return found
+
+    def of_sources(self) -> list[str]:
+        """Where the batch ends on everything that is not a channel, in the order in which the query reads it."""
+        return [line for line in self.sources if not _is_position(line)]
 
     def provider(self) -> str:
         """The state store that the query has used from its first batch on: it outlives what the session says."""
         return str(self.metadata.get("conf", {}).get(PROVIDER, ""))
+
+
+def _is_position(line: str) -> bool:
+    """Whether a line of the offset log is a position on a channel: those have these two fields and no others."""
+    return line.startswith("{") and set(json.loads(line)) == {"channel", "batch"}
 
 
 def read_offsets(query: Path, batch: Batch) -> Offsets:
@@ -119,10 +127,9 @@ def move_positions(query: Path, batch: Batch, wanted: Mapping[ChannelId, Batch])
         )
     lines = []
     for line in offsets.sources:
-        offset = json.loads(line) if line.startswith("{") else {}
-        if "channel" in offset:
-            offset["batch"] = wanted[ChannelId(offset["channel"])]
-            line = json.dumps(offset)  # noqa: PLW2901
+        if _is_position(line):
+            channel = json.loads(line)["channel"]
+            line = json.dumps({"channel": channel, "batch": wanted[ChannelId(channel)]})  # noqa: PLW2901
         lines.append(line)
     _write_offsets(query, batch, Offsets(offsets.version, offsets.metadata, tuple(lines)))
 

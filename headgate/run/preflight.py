@@ -1,9 +1,10 @@
 """Before anything starts: who leads, where to begin, and whether what is there is whole.
 
-One rule: nothing in the storage changes here, but for a savepoint that is brought in from elsewhere; and that is
-published like any checkpoint, so it either is the newest record of the chain or was never there.
+One rule: nothing in the storage changes before all of it is clear. Then a savepoint from elsewhere is brought in, and
+that is published like any checkpoint: it is the newest record of the chain, or was never there.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -36,29 +37,49 @@ class Wishes(Protocol):
     def renamed(self) -> tuple[tuple[str, str], ...]: ...  # noqa: D102
 
 
-def choose(store: JobStore, wishes: Wishes) -> Restore:
-    """Where the job begins, once it is clear that it can."""
+@dataclass(frozen=True)
+class Beginning:
+    """Where a job begins: at a checkpoint of its own, or at a savepoint that is to be brought in first."""
+
+    restore: Restore
+    brought: savepoints.Brought | None = None
+
+
+def choose(store: JobStore, wishes: Wishes) -> Beginning:
+    """Where the job begins, once it is clear that it can. Nothing is written."""
     refuse_second(store, takeover=wishes.takeover)
-    wanted = _wanted(store, wishes.restore_from)
+    found = _wanted(store, wishes.restore_from)
+    brought, wanted = (found, found.record.id) if isinstance(found, savepoints.Brought) else (None, found)
     records = store.read_chain()
-    base = recovery.choose(records, wanted)
-    if base is not None:
-        base = _whole(store, records, base, fallback=wishes.fallback)
-        wanted = base.id if base.id != recovery.latest(records) else wanted
-    return Restore(
+    if brought is None:
+        base = recovery.choose(records, wanted)
+        if base is not None:
+            base = _whole(store, records, base, fallback=wishes.fallback)
+            wanted = base.id if base.id != recovery.latest(records) else wanted
+    restore = Restore(
         again=True,
         checkpoint=wanted,
         renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in wishes.renamed),
         allow_non_restored=wishes.allow_non_restored_state,
     )
+    return Beginning(restore, brought)
 
 
-def refuse_unfit(store: JobStore, graph: Graph, restore: Restore) -> None:
-    """Let the core say whether the job still fits the checkpoint it begins from. It says so again when it leads."""
+def settle(store: JobStore, graph: Graph, beginning: Beginning) -> Restore:
+    """Let the core say whether the job fits the checkpoint it begins from; then bring in a savepoint from elsewhere.
+
+    The core says so again when it leads.
+    """
+    records: tuple[Record, ...] = store.read_chain()
+    if beginning.brought is not None:
+        records = (*records, beginning.brought.record)
     try:
-        recovery.plan(graph, store.read_chain(), restore, Generation(1))
+        recovery.plan(graph, records, beginning.restore, Generation(1))
     except NotRestorable as error:
         raise InvalidJob(f"job {store.job}: {error}") from error
+    if beginning.brought is not None:
+        savepoints.publish(store, beginning.brought)
+    return beginning.restore
 
 
 def refuse_second(store: JobStore, *, takeover: bool) -> None:
@@ -71,7 +92,7 @@ def refuse_second(store: JobStore, *, takeover: bool) -> None:
         )
 
 
-def _wanted(store: JobStore, text: str | None) -> CheckpointId | None:
+def _wanted(store: JobStore, text: str | None) -> savepoints.Brought | CheckpointId | None:
     if text is None or text == "latest":
         return None
     if text.isdecimal():
@@ -79,7 +100,7 @@ def _wanted(store: JobStore, text: str | None) -> CheckpointId | None:
     path = Path(text.removeprefix("file://"))
     if not path.is_dir():
         raise InvalidOption(f"--from {text}: give latest, the number of a checkpoint, or the directory of a savepoint")
-    return savepoints.bring_in(store, path)
+    return savepoints.prepare(store, path)
 
 
 def _whole(

@@ -12,6 +12,7 @@ import dataclasses
 import tempfile
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,17 @@ def read(path: Path) -> tuple[CompletedCheckpoint, dict[str, Any]]:
     return record, extra
 
 
-def bring_in(store: JobStore, path: Path) -> CheckpointId:
-    """Make a savepoint the newest checkpoint of the job, and return its number there."""
+@dataclass(frozen=True)
+class Brought:
+    """A savepoint from elsewhere, as it will stand in the chain. Nothing is written yet."""
+
+    path: Path
+    record: CompletedCheckpoint
+    extra: Mapping[str, Any]
+
+
+def prepare(store: JobStore, path: Path) -> Brought | CheckpointId:
+    """See that a savepoint is whole, and what it would be as the newest checkpoint; or its number, if it is our own."""
     record, extra = read(path)
     records = store.read_chain()
     own = store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve()
@@ -80,8 +90,7 @@ def bring_in(store: JobStore, path: Path) -> CheckpointId:
         return record.id
     number, generation = _place(records)
     prefix = directory_of(number)
-    for name in tables_of([extra]):
-        store.copy_in(path / name, f"{prefix}/{name}")
+    newest = next((each for each in reversed(records) if isinstance(each, CompletedCheckpoint)), None)
     brought = dataclasses.replace(
         record,
         id=number,
@@ -92,12 +101,21 @@ def bring_in(store: JobStore, path: Path) -> CheckpointId:
             dataclasses.replace(task, generation=generation, files=tuple(f"{prefix}/{name}" for name in task.files))
             for task in record.tasks
         ),
+        # What this job had decided to commit stays decided.
+        transactions=newest.transactions if newest is not None else (),
     )
-    there = store.create_record(brought, _prefixed(extra, prefix))
-    if there is not None:
+    return Brought(path, brought, _prefixed(extra, prefix))
+
+
+def publish(store: JobStore, brought: Brought) -> CheckpointId:
+    """Make a savepoint the newest checkpoint of the job: its files first, its record last."""
+    prefix = directory_of(brought.record.id)
+    for name in brought.extra["files"]:
+        store.copy_in(brought.path / name.removeprefix(f"{prefix}/"), name)
+    store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
+    if store.create_record(brought.record, brought.extra) is not None:
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
-    store.copy_in(path / MANIFEST, f"{prefix}/{MANIFEST}")
-    return number
+    return brought.record.id
 
 
 def _place(records: tuple[Record, ...]) -> tuple[CheckpointId, Generation]:

@@ -40,6 +40,7 @@ from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
 from headgate.sink.api import SinkContext, TwoPhaseSink
 from headgate.snapshot.take import Snapshots
+from headgate.source.api import Source
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from headgate.task import session
@@ -135,43 +136,48 @@ def run_job(
     """Run a job to its end. Returns how it ended; raises a ``HeadgateError`` if it could not begin."""
     options = options or Options()
     nodes = job.freeze()
-    _refuse_unreplayable(job, nodes)
+    _refuse_unfit(job, nodes)
     uri = options.storage or job.checkpoint.storage
     if "://" in uri and not uri.startswith("file:"):
         with spark_for(job, options, spark) as made:
-            return _run(job, options, on_event, made, JobStore.open(open_store(uri, made), job.name))
+            store = JobStore.open(open_store(uri, made), job.name)
+            return _run(job, on_event, made, store, preflight.choose(store, options))
     store = JobStore.open(open_store(uri), job.name)
-    restore = preflight.choose(store, options)
+    beginning = preflight.choose(store, options)
     with spark_for(job, options, spark) as made:
-        return _run(job, options, on_event, made, store, restore)
+        return _run(job, on_event, made, store, beginning)
 
 
-def _refuse_unreplayable(job: Job, nodes: tuple[Node, ...]) -> None:
-    if to_core(job.checkpoint, job.restart).mode is not Mode.EXACTLY_ONCE:
-        return
+def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
+    """What no run of this job could work with."""
+    exactly_once = to_core(job.checkpoint, job.restart).mode is Mode.EXACTLY_ONCE
     for node in nodes:
-        if node.kind is Kind.SOURCE and not node.what.replayable:  # type: ignore[attr-defined]
+        where = f"{node.where}: {node.kind.value} {node.uid}"
+        if node.kind is Kind.SOURCE and not isinstance(node.what, Source):
+            raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.Source")
+        if node.kind is Kind.SINK and not isinstance(node.what, TwoPhaseSink):
+            raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.TwoPhaseSink")
+        if node.kind is Kind.PROCESS and job.state is not None and job.state.name != "rocksdb":
+            raise InvalidJob(f"{where} needs the state backend rocksdb, not {job.state.name}: Spark has it in no other")
+        if isinstance(node.what, Source) and exactly_once and not node.what.replayable:
             raise InvalidJob(
-                f"{node.where}: source {node.uid} cannot be read again from an offset, which exactly-once needs: "
+                f"{where} cannot be read again from an offset, which exactly-once needs: "
                 "choose another source, or mode='at-least-once'"
             )
 
 
 def _run(
     job: Job,
-    options: Options,
     on_event: Callable[[dict[str, Any]], None],
     spark: SparkSession,
     store: JobStore,
-    restore: Restore | None = None,
+    beginning: preflight.Beginning,
 ) -> Result:
-    restore = restore or preflight.choose(store, options)
-    nodes = job.freeze()
     planned, known = plan_job(job, spark)
-    preflight.refuse_unfit(store, planned.graph(), restore)
-    for node in nodes:
+    for node in job.freeze():
         if isinstance(node.what, TwoPhaseSink):
             node.what.open(SinkContext(job.name, SinkId(node.uid)))
+    restore = preflight.settle(store, planned.graph(), beginning)
     return Running(job, on_event, spark, store, planned, known).lead(restore)
 
 

@@ -134,7 +134,7 @@ class Tasks:
             if sources and snapshot.generation == completed.generation and snapshot.batch != NO_BATCH:
                 query = self._root / task_directory(snapshot.task, snapshot.generation)
                 offsets = layout.read_offsets(query, snapshot.batch)
-                for (_, source), offset in zip(sources, offsets.sources, strict=False):
+                for (_, source), offset in zip(sources, offsets.of_sources(), strict=True):
                     source.notify_completed(offset)
 
     def interrupt_all(self) -> None:
@@ -250,8 +250,7 @@ class Tasks:
             return evaluate(task.trunk, given)
 
         def source_ended(offsets: layout.Offsets) -> bool:
-            # Spark lists sources in the order in which the query reads them; a channel's entry names its channel.
-            own = [line for line in offsets.sources if '"channel"' not in line]
+            own = offsets.of_sources()
             return bool(sources) and all(source.ended(line) for (_, source), line in zip(sources, own, strict=True))
 
         return Work(
@@ -323,9 +322,12 @@ class Tasks:
             return
         directory = segments.attempt(self._root / segments.directory_of(order.task, order.generation), batch, order.run)
         frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        frame.write.mode("overwrite").parquet(str(directory))
+        # Where executors are apart, one that is given up for dead may still move its file: only the job's commit may.
+        algorithm = "2" if str(self._spark.sparkContext.master).startswith("local[") else "1"
+        writer = frame.write.mode("overwrite").option("mapreduce.fileoutputcommitter.algorithm.version", algorithm)
+        writer.parquet(directory.as_uri())
         for branch in task.branches:
-            rows = frame.sparkSession.read.schema(frame.schema).parquet(str(directory))
+            rows = frame.sparkSession.read.schema(frame.schema).parquet(directory.as_uri())
             end = task.trunk[-1].uid
             self._invoke(order, SinkId(branch.sink.uid), evaluate(branch.operators, {}, {end: rows}), batch)
 

@@ -308,7 +308,7 @@ class Query:
             work.output(inputs)
             .writeStream.foreachBatch(self._hook)
             .outputMode(work.output_mode)
-            .option("checkpointLocation", str(work.directory))
+            .option("checkpointLocation", work.directory.as_uri())
             .queryName(work.name)
         )
         if available_now:

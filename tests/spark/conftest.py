@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process that need no kill."""
+"""One Spark session for each module of tests that need no kill."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from headgate import state
 from headgate.task import session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     made = session.build_session(
         "tests", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, existing=None, state=state.rocksdb()
