@@ -48,7 +48,7 @@ class Checkpointing:
     """
 
     storage: str
-    """Where checkpoints live: any URI that Spark can write (``file``, ``hdfs``, ``s3a``, ``gs``, ``abfs``), or a path.
+    """Where checkpoints live: a path, or a URI (``file``, ``hdfs``, ``s3a``).
 
     There is no default: a job that is started again must find the place where it was.
     """

@@ -3,10 +3,12 @@
 One rule: receive, record, step, perform. The loop decides nothing; whatever is decided is decided in ``headgate.core``.
 
 ``start``     from a job and the user's options to a running job: all that can be refused is refused here
+``preflight`` who leads, where to begin, and whether what is there is whole
 ``loop``      the mailbox, the clock and the core
 ``perform``   how each order of the core is carried out
 ``tasks``     how a planned task becomes work for a Spark query
 ``storage``   orders about the storage: publish, copy, list, delete
+``savepoints`` checkpoints that stand on their own: copied, carried away, brought in
 ``lanes``     one thread for each thing that must keep its order
 ``control``   the loopback address through which commands reach a running job
 

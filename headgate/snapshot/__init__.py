@@ -6,7 +6,7 @@ where it must be.
 ``files``    the facts about one file, and how they are checked
 ``take``     the files of a task at a committed batch, made durable in the storage
 ``rebuild``  a task's directory, and what is in flight to it, from the files of a checkpoint
-``savepoint`` a copy that stands on its own, and can be carried away and brought back
 
-Not here: when a snapshot is taken (``headgate.core``), and which files of Spark's make one (``headgate.layout``).
+Not here: when a snapshot is taken (``headgate.core``), which files of Spark's make one (``headgate.layout``), and the
+copies that stand on their own (``headgate.run.savepoints``).
 """

@@ -5,7 +5,8 @@ happens inside a task or a sink is measured there and comes as a note.
 
 For each task: ``start_delay_ms`` from the trigger to the order to take the snapshot; ``alignment_ms`` from the first
 barrier on one of its inputs to its own cut (0 for a task without inputs); ``sync_ms`` and ``async_ms`` of the snapshot;
-``total_bytes`` that it names, ``new_bytes`` that had to be copied, ``in_flight_bytes`` on its inputs, and ``files``.
+``total_bytes`` that it names, ``new_bytes`` of files not named before, ``in_flight_bytes`` on its inputs, and
+``files``.
 For the whole: ``duration_ms`` from the trigger until the record is known to be in the store, ``seal_ms`` of the slowest
 sink, ``publish_ms`` from ready to complete, ``commit_ms`` from complete until every sink has committed, the ``retries``
 of those commits, and the ``restarts`` since the checkpoint before it.

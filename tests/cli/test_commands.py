@@ -19,7 +19,20 @@ from tests.helpers import line
 from tests.step_helpers import ME
 from tests.view.watched import Watched, keep, watched
 
-COMMANDS = ("run", "plan", "list", "status", "checkpoint", "checkpoints", "savepoint", "stop", "cancel", "sim", "demo")
+COMMANDS = (
+    "run",
+    "plan",
+    "list",
+    "status",
+    "checkpoint",
+    "checkpoints",
+    "savepoint",
+    "stop",
+    "cancel",
+    "demo",
+    "sim",
+    "story",
+)
 
 
 def headgate(*arguments: str | Path) -> Result:
@@ -84,7 +97,7 @@ def test_every_command_explains_itself_with_an_example_and_exit_codes(command: s
     assert "Exit codes:" in result.stdout
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if one != "demo"])
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one != "story"])
 def test_every_command_prints_json_if_it_is_asked_to(command: str) -> None:
     assert "--json" in headgate(command, "--help").stdout
 

@@ -172,7 +172,7 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (twice, r"LINE: uid 'in' is taken \(test_api.py:\d+\): give each a name of its own"),
     (twice_but_for_case, r"LINE: uid 'In' is too much like 'in' \(test_api.py:\d+\)"),
     # Things of another kind
-    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.kafka.source\(...\)"),
+    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.generator\(...\)"),
     (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is no source"),
     (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is no source"),
     (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is no sink: give one, as in"),

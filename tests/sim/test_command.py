@@ -1,4 +1,4 @@
-"""``headgate sim`` and ``headgate demo`` as a user meets them."""
+"""``headgate sim`` and ``headgate story`` as a user meets them."""
 
 import json
 import subprocess
@@ -90,19 +90,19 @@ def test_crash_everywhere_loses_and_doubles_nothing_and_the_protocol_page_shows_
     )
 
 
-def test_the_demo_counts_at_the_sinks_and_exits_0() -> None:
-    result = headgate("demo")
+def test_the_story_counts_at_the_sinks_and_exits_0() -> None:
+    result = headgate("story")
     assert result.returncode == 0
     for sink in ("summaries", "alerts"):
         assert f"{sink}: exactly once: 60 in, 60 out, 0 lost, 0 duplicated" in result.stdout
     assert "L1  deposed" in result.stdout
 
 
-def test_a_real_loss_makes_the_demo_exit_1(tmp_path: Path) -> None:
+def test_a_real_loss_makes_the_story_exit_1(tmp_path: Path) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name.startswith("the job returns to the checkpoint before"))
     home = plant(mutant, tmp_path)
     result = subprocess.run(
-        [sys.executable, "-m", "headgate", "demo"],
+        [sys.executable, "-m", "headgate", "story"],
         cwd=home,
         env={"PYTHONPATH": str(home)},
         capture_output=True,
@@ -113,7 +113,7 @@ def test_a_real_loss_makes_the_demo_exit_1(tmp_path: Path) -> None:
 
 
 def test_every_command_explains_itself_with_an_example_and_exit_codes() -> None:
-    for command in ("sim", "demo"):
+    for command in ("sim", "story"):
         text = headgate(command, "--help").stdout
         assert "Example: headgate" in text
         assert "Exit codes:" in text

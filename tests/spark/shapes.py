@@ -40,6 +40,7 @@ def build(
     rows: int = 20_000,
     batches: int = 20,
     slow_ms: int = 0,
+    left_slow_ms: int = 0,
     fail_at: int | None = None,
     keys: int = 20,
     shared: dict[str, str] | None = None,
@@ -68,7 +69,7 @@ def build(
             firsts = rows_in.apply("firsts", _firsts, new_task=True)
             firsts.sink("once", hg.files(f"{out}/once", format="csv"))
         case "diamond":
-            left = rows_in.apply("left", lambda frame: _tagged(frame, "left", slow_ms), new_task=True)
+            left = rows_in.apply("left", lambda frame: _tagged(frame, "left", left_slow_ms), new_task=True)
             right = rows_in.apply("right", lambda frame: _tagged(frame, "right", 0), new_task=True)
             both = left.union("both", right, new_task=True)
             both.apply("totals", _totals).sink("totals-out", hg.files(f"{out}/totals"))

@@ -2,11 +2,50 @@
 
 from pathlib import Path
 
+import pytest
+
 import headgate
 
 
 def test_the_public_names_are_these_and_no_others() -> None:
-    assert headgate.__all__ == ["__version__"]
+    assert headgate.__all__ == [
+        "Attempt",
+        "Checkpointing",
+        "Context",
+        "DeadRuns",
+        "ExternalError",
+        "Guarantee",
+        "HeadgateError",
+        "Job",
+        "Options",
+        "Processor",
+        "Result",
+        "SinkContext",
+        "Source",
+        "Strangers",
+        "Stream",
+        "TwoPhaseSink",
+        "UserError",
+        "__version__",
+        "console",
+        "files",
+        "generator",
+        "log_directory",
+        "restart",
+        "run_job",
+        "state",
+    ]
+
+
+def test_every_public_name_is_there_and_is_described() -> None:
+    for name in headgate.__all__:
+        found = getattr(headgate, name)
+        assert name == "__version__" or found.__doc__, name
+
+
+def test_a_name_that_is_not_public_is_refused_as_by_any_module() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        headgate.nothing  # noqa: B018
 
 
 def test_the_package_ships_its_types() -> None:
