@@ -141,7 +141,7 @@ def checkpoint_duration(spark: SparkSession) -> None:
     figures("how long a checkpoint takes, 1000 keys changed in each batch", "ms", seen, "at most 1.5")  # type: ignore[arg-type]
 
 
-def channel_hop(spark: SparkSession, rows: int = 4_000_000, batches: int = 8) -> None:
+def channel_hop(spark: SparkSession, rows: int = 16_000_000, batches: int = 8) -> None:
     """Reading a channel and writing Parquet, against Spark's own Parquet streaming from directory to directory."""
     with scratch() as where:
         channel, written = ChannelId("hop.0"), where / "channel"

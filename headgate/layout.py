@@ -40,6 +40,8 @@ FINAL_WATERMARK_MS = 253_402_300_799_000
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 VERSIONED = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(changelog|zip|delta|snapshot)")
 SCHEMA_PATH = re.compile(r'"file:[^"]*?(/state/[0-9]+/_stateSchema/[^"]*)"')
+CHECKSUM = re.compile(r"\.?([^.].*)\.crc")
+"""What Hadoop or Spark may write beside a file. It is as old as the file, and nobody needs it."""
 BASES = ("zip", "snapshot")
 LISTED = ("SSTs", "logs")
 """Directories of files that count only if a snapshot lists them."""
@@ -83,11 +85,17 @@ def read_offsets(query: Path, batch: Batch) -> Offsets:
     path = query / "offsets" / str(batch)
     try:
         version, metadata, *sources = path.read_text(encoding="utf-8").split("\n")
-        return Offsets(version, json.loads(metadata), tuple(sources))
+        found = Offsets(version, json.loads(metadata), tuple(sources))
+        found.positions()
     except FileNotFoundError as error:
         raise BadStorage(f"{path} is gone: restore a checkpoint") from error
     except ValueError as error:
         raise BadStorage(f"{path} is not an entry of Spark's offset log: restore a checkpoint") from error
+    if version != "v1":
+        raise BadStorage(
+            f"{path} has format {version!r}, known is 'v1': set spark.sql.streaming.offsetLog.formatVersion to 1"
+        )
+    return found
 
 
 def committed(query: Path) -> Batch:
@@ -114,13 +122,18 @@ def _batches(log: Path) -> Iterator[Batch]:
         return
 
 
-def move_positions(query: Path, batch: Batch, wanted: Mapping[ChannelId, Batch]) -> None:
-    """Let the batch after ``batch`` begin elsewhere on some channels. For a directory that is being rebuilt."""
+def move_positions(
+    query: Path, batch: Batch, wanted: Mapping[ChannelId, Batch], renamed: Mapping[ChannelId, ChannelId]
+) -> bool:
+    """Let the batch after ``batch`` begin elsewhere on some channels, or under new names. True if anything has changed.
+
+    For a directory that is being rebuilt.
+    """
     offsets = read_offsets(query, batch)
     standing = offsets.positions()
-    if all(standing.get(channel) == position for channel, position in wanted.items()):
-        return
-    if set(standing) != set(wanted):
+    if standing == wanted:
+        return False
+    if {renamed.get(channel, channel) for channel in standing} != set(wanted):
         raise BadStorage(
             f"{query}: its offsets name the channels {', '.join(sorted(standing)) or 'none'}, but the task now reads "
             f"{', '.join(sorted(wanted)) or 'none'}: start the task with new uids"
@@ -128,10 +141,12 @@ def move_positions(query: Path, batch: Batch, wanted: Mapping[ChannelId, Batch])
     lines = []
     for line in offsets.sources:
         if _is_position(line):
-            channel = json.loads(line)["channel"]
-            line = json.dumps({"channel": channel, "batch": wanted[ChannelId(channel)]})  # noqa: PLW2901
+            before = ChannelId(json.loads(line)["channel"])
+            channel = renamed.get(before, before)
+            line = json.dumps({"channel": channel, "batch": wanted[channel]})  # noqa: PLW2901
         lines.append(line)
     _write_offsets(query, batch, Offsets(offsets.version, offsets.metadata, tuple(lines)))
+    return True
 
 
 def plan_last_batch(query: Path) -> None:
@@ -154,11 +169,10 @@ def relocate(query: Path) -> list[str]:
     The files are replaced, not written over: they may be links to those of a checkpoint.
     """
     changed = []
+    here = json.dumps(f"file:{query.absolute()}", ensure_ascii=False)[1:-1]  # As it is: Hadoop decodes nothing.
     for path in sorted((query / "state").glob("*/_metadata/v2/*")):
         text = path.read_text(encoding="utf-8")
-        moved = SCHEMA_PATH.sub(
-            lambda match: f'"{query.absolute().as_uri().replace("file://", "file:")}{match[1]}"', text
-        )
+        moved = SCHEMA_PATH.sub(lambda match: f'"{here}{match[1]}"', text)
         if moved != text:
             path.unlink()
             path.write_text(moved, encoding="utf-8")
@@ -187,10 +201,10 @@ def files_of(query: Path, batch: Batch) -> list[str]:
     found += _below(query, "sources")
     state = query / "state"
     if state.is_dir():
-        version = batch + 1
+        ids = _UniqueIds(query)
         for directory, names in _stores(state):
             where = directory.relative_to(query).as_posix()
-            found += [f"{where}/{name}" for name in _state_files(query, directory, names, version)]
+            found += [f"{where}/{name}" for name in _state_files(ids, directory, names, batch + 1)]
     return found
 
 
@@ -211,49 +225,61 @@ def _stores(state: Path) -> Iterator[tuple[Path, list[str]]]:
             yield Path(directory), visible
 
 
-def _state_files(query: Path, directory: Path, names: list[str], version: int) -> list[str]:
+def _state_files(ids: "_UniqueIds", directory: Path, names: list[str], version: int) -> list[str]:
     """What one directory contributes to the state at ``version``: whatever is not a version of state goes along."""
     if directory.parts[-2:] == ("_metadata", "v2"):  # One for each restart; Spark deletes older ones.
         return [str(max((int(name) for name in names if name.isdecimal() and int(name) < version), default=0))]
-    versions: dict[int, dict[str, str]] = {}
+    versions: dict[int, list[re.Match[str]]] = {}
     found: list[str] = []
     for name in names:
         match = VERSIONED.fullmatch(name)
         if match is None:
             found.append(name)
-            continue
-        number, unique = int(match[1]), match[2]
-        if number <= version and (unique is None or _counts(query, number, unique)):
-            versions.setdefault(number, {})[match[3]] = name
-    for number in sorted(versions, reverse=True):
-        kinds = versions[number]
+        elif int(match[1]) <= version:
+            versions.setdefault(int(match[1]), []).append(match)
+    for number in range(version if versions else 0, 0, -1):
+        kinds = {match[3]: match[0] for match in versions.get(number, ()) if ids.count(number - 1, match[2])}
+        if not kinds:
+            raise BadStorage(f"{directory} has no version {number} of the state: restore a checkpoint")
         base = next((kinds[kind] for kind in BASES if kind in kinds), None)
-        if base is not None:
-            found.append(base)
-            if base.endswith(".zip"):
-                found += tables_of(directory / base)
-            break
-        found += kinds.values()
+        if base is None:
+            found += kinds.values()
+            continue
+        found.append(base)
+        if base.endswith(".zip"):
+            found += tables_of(directory / base)
+        break
     return found
 
 
-def _counts(query: Path, version: int, unique: str) -> bool:
-    """Whether a version's file is of the run that committed it. What a commit entry is too old to tell, was sorted out
-    when the directory was rebuilt.
-    """
-    ids = _unique_ids(str(query), version - 1)
-    return ids is None or unique in ids
+class _UniqueIds:
+    """Which files of state count: those of the runs that committed the batches. Each commit entry is read once."""
 
+    def __init__(self, query: Path) -> None:
+        self._commits = query / "commits"
+        self._known: dict[int, frozenset[str] | None] = {}
 
-@lru_cache(maxsize=4096)
-def _unique_ids(query: str, batch: int) -> frozenset[str] | None:
-    """The ids of all state that a batch committed, whichever store it is of: they are unique."""
-    try:
-        text = Path(query, "commits", str(batch)).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    body = json.loads(text.split("\n", 1)[1] or "{}")
-    return frozenset(_strings((body.get("stateUniqueIds") or {}).values()))
+    def count(self, batch: int, unique: str | None) -> bool:
+        """Whether a file with this id is of the run that committed the batch. What there is no commit entry for any
+        more was sorted out when the directory was rebuilt.
+        """
+        if unique is None:
+            return True
+        if batch not in self._known:
+            self._known[batch] = self._read(batch)
+        ids = self._known[batch]
+        return ids is None or unique in ids
+
+    def _read(self, batch: int) -> frozenset[str] | None:
+        """The ids of all state that a batch committed, whichever store it is of: they are unique."""
+        path = self._commits / str(batch)
+        try:
+            body = json.loads(path.read_text(encoding="utf-8").split("\n", 1)[1])
+            return frozenset(_strings((body.get("stateUniqueIds") or {}).values()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, IndexError, AttributeError, TypeError) as error:
+            raise BadStorage(f"{path} is not an entry of Spark's commit log: restore a checkpoint") from error
 
 
 def _strings(values: Iterable[Any]) -> Iterator[str]:
@@ -298,11 +324,15 @@ def ages(query: Path) -> dict[str, Batch | None]:
         for table in tables:
             listed = snapshot.parent.relative_to(query).as_posix() + f"/{table}"
             if listed in found:
-                found[listed] = Batch(max(found[listed] or NO_BATCH, found[path] or NO_BATCH))
+                before, now = found[listed], found[path]
+                found[listed] = now if before is None or now is None else max(before, now)
     return found
 
 
 def _age(where: str, name: str) -> Batch | None:
+    about = CHECKSUM.fullmatch(name)
+    if about:
+        name = about[1]
     if where in ("offsets", "commits"):
         return Batch(int(name)) if name.isdecimal() else None
     match = VERSIONED.fullmatch(name)

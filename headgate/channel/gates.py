@@ -59,6 +59,8 @@ class Gates:
 
     def close(self) -> None:
         """Stop listening."""
+        with contextlib.suppress(OSError):  # Wakes the thread that listens.
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._directory.cleanup()
 
@@ -111,3 +113,9 @@ class Planner:
         answer = json.loads(line)
         self._seen = answer["seen"]
         return Batch(answer["through"])
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._socket is not None:
+            self._lines.close()
+            self._socket.close()

@@ -110,6 +110,11 @@ class ChannelReader(DataSourceStreamReader):
         files = [(str(self._segments.directory / name), size) for entry in entries for name, size in entry.files]
         return [Files(paths) for paths in pack(files, int(self._options["partitions"]))]
 
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._planner is not None:
+            self._planner.close()
+
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read files, on an executor."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only executors need it

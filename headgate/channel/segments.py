@@ -54,16 +54,17 @@ class Segments:
         self.directory = directory
         self.channel = channel
 
-    def commit(self, batch: Batch, run: Run) -> Entry:
-        """Enter a batch that Spark has committed into the log. A repeat is harmless."""
-        there = self.entry(batch)
-        if there is not None:
-            return there
+    def commit(self, batch: Batch, run: Run) -> None:
+        """Enter a batch that Spark has committed into the log. A repeat is harmless, also after it was read and swept.
+
+        An entry that says something else is from an earlier life of a job whose storage was begun anew since.
+        """
         where = attempt(self.directory, batch, run)
-        names = sorted(_data_files(where)) if where.is_dir() else []
-        entry = Entry(batch, run, tuple((f"{batch}/r{run}/{name}", size) for name, size in names))
-        self.write(entry)
-        return entry
+        if not where.is_dir():
+            return  # Every batch makes one, rows or not. Whoever still needs it finds that there is no entry.
+        entry = Entry(batch, run, tuple((f"{batch}/r{run}/{name}", size) for name, size in sorted(_data_files(where))))
+        if self.entry(batch) != entry:
+            self.write(entry)
 
     def write(self, entry: Entry) -> None:
         """Put an entry into the log, whole or not at all."""

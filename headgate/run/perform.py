@@ -161,7 +161,6 @@ class Performer:
         ]
 
     def _seal(self, order: e.SealSink) -> None:
-        self._tasks.sealed(order.generation, order.sink, order.after)
         attempts = self._attempts(order.sink, order.generation, order.after, order.through)
         begun = time.monotonic()
         try:
@@ -188,6 +187,8 @@ class Performer:
                 )
             )
             return
+        if transaction.generation == order.generation:
+            self._tasks.settled(transaction.generation, transaction.sink, transaction.through)
         self._note(
             "commit",
             checkpoint=transaction.checkpoint,

@@ -32,14 +32,17 @@ def directory_of(savepoint: CheckpointId) -> str:
     return f"savepoints/{savepoint}"
 
 
-def copy_files(store: JobStore, savepoint: CheckpointId, extra: Mapping[str, Any]) -> None:
-    """Copy all that a savepoint names. What is there already was copied before: names stand for one content."""
+def copy_files(store: JobStore, savepoint: CheckpointId, extra: Mapping[str, Any], done: set[str]) -> None:
+    """Copy all that a savepoint names, but for what is ``done``, and add to that.
+
+    What somebody else left there is not relied on: it may be of another savepoint, which was never brought in whole.
+    """
     where = directory_of(savepoint)
-    there = {entry.path: entry.size for entry in store.list(where)}
-    for name, facts in tables_of([extra]).items():
+    for name in tables_of([extra]):
         target = f"{where}/{name}"
-        if there.get(target) != facts.size:
+        if target not in done:
             _copy_within(store, name, target)
+            done.add(target)
 
 
 def _copy_within(store: JobStore, name: str, target: str) -> None:
@@ -108,13 +111,16 @@ def prepare(store: JobStore, path: Path) -> Brought | CheckpointId:
 
 
 def publish(store: JobStore, brought: Brought) -> CheckpointId:
-    """Make a savepoint the newest checkpoint of the job: its files first, its record last."""
+    """Make a savepoint the newest checkpoint of the job: its files first, then its record.
+
+    Its manifest comes last of all: before there is a record, another savepoint may get the number.
+    """
     prefix = directory_of(brought.record.id)
     for name in brought.extra["files"]:
         store.copy_in(brought.path / name.removeprefix(f"{prefix}/"), name)
-    store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
     if store.create_record(brought.record, brought.extra) is not None:
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
+    store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
     return brought.record.id
 
 

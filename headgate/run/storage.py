@@ -4,11 +4,13 @@ One rule: what a record names is in the storage before the record is. A checkpoi
 file it names, and the segments that were in flight.
 """
 
+import contextlib
 import os
+import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from headgate.core.events import (
 )
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Run, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight, Record, StoredFile
-from headgate.errors import HeadgateError
+from headgate.errors import BadStorage, HeadgateError, UserError
 from headgate.run import savepoints
 from headgate.run.loop import Note
 from headgate.snapshot.files import FileFacts, tables_of
@@ -38,6 +40,8 @@ from headgate.store.jobstore import JobStore
 
 NEWEST = Batch(2**62)
 """The age of a file of which nobody can tell the age: newer than any cut."""
+ENTRY = re.compile(r"(channels/[^/]+/g[0-9]+)/log/([^/]+)/([0-9]+)\.json")
+"""An entry of a channel's log. It stands for the segment that it names, which is in a directory of its number."""
 
 
 class Storage:
@@ -60,6 +64,7 @@ class Storage:
         self._snapshots = snapshots
         self._tell = tell
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
+        self._copied: set[str] = set()
 
     @property
     def fetch(self) -> Callable[[str, Path], None] | None:
@@ -83,24 +88,41 @@ class Storage:
     # -- the chain -----------------------------------------------------------------------------------------------------
 
     def read_chain(self, order: e.ReadChain) -> None:
-        """Read all records. One that cannot be read is never passed over: nothing begins."""
+        """Read all records. One that cannot be read is never passed over: nothing begins.
+
+        A storage that is away is asked again, since the order is given again.
+        """
         records: list[Record] = []
         extras: dict[CheckpointId, Mapping[str, Any]] = {}
-        for record, extra in self._store.read_records():
-            records.append(record)
-            if isinstance(record, CompletedCheckpoint):
-                extras[record.id] = extra
+        try:
+            for record, extra in self._store.read_records():
+                records.append(record)
+                if isinstance(record, CompletedCheckpoint):
+                    extras[record.id] = extra
+            held, copied = self._store.held(), self._store.copied()
+        except UserError:
+            raise
+        except (HeadgateError, OSError) as error:
+            self._warn(f"the chain could not be read: {error}")
+            return
         self._extras = extras
         self._snapshots.know(tables_of(extras.values()))
-        self._tell(ChainRead(order.leader, tuple(records), self._store.held(), self._store.copied()))
+        self._tell(ChainRead(order.leader, tuple(records), held, copied))
 
     def create_record(self, order: e.CreateRecord) -> None:
-        """Publish, fence or void."""
+        """Publish, fence or void. What will not be there at the next try either ends the process."""
         record = order.record
         begun = time.monotonic()
         try:
             extra = self._manifest(record) if isinstance(record, CompletedCheckpoint) else {}
             found = self._store.create_record(record, extra)
+        except UserError:
+            raise
+        except FileNotFoundError as error:
+            raise BadStorage(
+                f"checkpoint {record.id} names {error.filename}, which is gone: run the job again, and it goes on from "
+                "its last checkpoint"
+            ) from error
         except (HeadgateError, OSError) as error:
             self._tell(CreateUnclear(order.leader, record.generation, record.id, str(error)))
             return
@@ -144,61 +166,89 @@ class Storage:
         return {"files": {name: facts.to_json() for name, facts in table.items()}, "segments": flying}
 
     def set_hold(self, order: e.SetHold) -> None:
-        """Remember a hold."""
-        self._store.set_hold(order.checkpoint, held=order.held)
+        """Remember a hold. If that fails it is ordered again."""
+        try:
+            self._store.set_hold(order.checkpoint, held=order.held)
+        except (HeadgateError, OSError) as error:
+            self._warn(f"whether checkpoint {order.checkpoint} is held is not written down yet: {error}")
+            return
         self._tell(HoldSet(order.leader, order.checkpoint, order.held))
 
     def copy_savepoint(self, order: e.CopySavepoint) -> None:
         """Make a savepoint self-contained. If it fails, or what it sealed is not committed, it is ordered again."""
-        if order.checkpoint not in self._store.copied():
-            try:
+        try:
+            if order.checkpoint not in self._store.copied():
                 record, extra = self._store.read_record(order.checkpoint)
                 assert isinstance(record, CompletedCheckpoint)
-                savepoints.copy_files(self._store, order.checkpoint, extra)
+                savepoints.copy_files(self._store, order.checkpoint, extra, self._copied)
                 if not self._wait_committed(order.checkpoint):
                     return
                 savepoints.finish(self._store, record, extra)
-            except (HeadgateError, OSError) as error:
-                self._tell(Note("warning", {"text": f"savepoint {order.checkpoint} is not copied yet: {error}"}))
-                return
+                self._copied.clear()
+        except (HeadgateError, OSError) as error:
+            self._warn(f"savepoint {order.checkpoint} is not copied yet: {error}")
+            return
         self._tell(SavepointCopied(order.leader, order.checkpoint))
 
     # -- sweeping ------------------------------------------------------------------------------------------------------
 
     def list_files(self, order: e.ListFiles) -> None:
-        """List what tasks and channels have in the storage and in the working directory."""
+        """List what tasks and channels have in the working directory and in the storage.
+
+        What is in both is as old as the working directory says, where all that needs it is.
+        """
         found: dict[str, StoredFile] = {}
-        for root in self._roots():
-            for file in _task_files(root):
-                found[file.name] = file
-            for file in _channel_files(root):
-                found[file.name] = file
+        try:
+            for file in self._listed():
+                found.setdefault(file.name, file)
+        except (HeadgateError, OSError) as error:  # What was not listed goes with a later sweep.
+            self._warn(f"what nobody needs any more could not be listed: {error}")
         self._tell(FilesListed(order.generation, tuple(found.values())))
 
     def delete_files(self, order: e.DeleteFiles) -> None:
-        """Delete records first, then files. What cannot be deleted goes with a later sweep."""
+        """Delete records first, then files. Files that cannot be deleted go with a later sweep."""
+        try:
+            self._store.delete_record(*order.records)
+        except (HeadgateError, OSError) as error:  # Then what they name stays, and the sweep is ordered again.
+            self._warn(f"records that are no longer kept could not be deleted: {error}")
+            return
         for record in order.records:
-            self._store.delete_record(record)
             self._extras.pop(record, None)
         for root in self._roots():
             for name in order.files:
-                _delete(root, name)
+                with contextlib.suppress(OSError):
+                    _delete(root, name)
             _tidy(root, order.generation)
-        self._snapshots.forget(order.files)
+        if self._store.local_root is None:
+            with contextlib.suppress(HeadgateError, OSError):
+                there = [entry.path for entry in self._store.list("channels")]
+                self._store.delete(*order.files, *_left_alone(there, order.files))
+        entries = [entry for name in order.files if (entry := ENTRY.fullmatch(name))]
+        self._snapshots.forget(order.files, [f"{entry[1]}/{entry[3]}" for entry in entries])
         self._tell(FilesDeleted(order.generation, order.records))
 
     def _roots(self) -> list[Path]:
         local = self._store.local_root
         return [self._root] if local is None or local == self._root else [self._root, local]
 
+    def _listed(self) -> Iterator[StoredFile]:
+        for root in self._roots():
+            yield from _task_files(root)
+            yield from _channel_files(root)
+        if self._store.local_root is None:
+            for kind in ("tasks", "channels"):
+                yield from _stored_files([entry.path for entry in self._store.list(kind)])
+
+    def _warn(self, text: str) -> None:
+        self._tell(Note("warning", {"text": text}))
+
 
 def _generations(root: Path, kind: str) -> Iterator[tuple[str, Generation, Path]]:
     """The directories of a kind, by owner and generation."""
     top = root / kind
-    for owner in sorted(top.iterdir()) if top.is_dir() else ():
-        for directory in sorted(owner.iterdir()):
-            if directory.name.startswith("g") and directory.name[1:].isdecimal():
-                yield owner.name, Generation(int(directory.name[1:])), directory
+    for directory in sorted(top.glob("*/g*/")):
+        if directory.name[1:].isdecimal():
+            yield directory.parent.name, Generation(int(directory.name[1:])), directory
 
 
 def _task_files(root: Path) -> Iterator[StoredFile]:
@@ -216,21 +266,41 @@ def _channel_files(root: Path) -> Iterator[StoredFile]:
         log = directory / "log"
         for reader in sorted(log.iterdir()) if log.is_dir() else ():
             for entry in sorted(reader.glob("*.json")):
-                batch = entry.stem
-                entered.add(batch)
                 path = f"{where}/log/{reader.name}/{entry.name}"
-                yield StoredFile(path, generation, ChannelId(reader.name), Batch(int(batch)))
+                if ENTRY.fullmatch(path):
+                    entered.add(entry.stem)
+                    yield StoredFile(path, generation, ChannelId(reader.name), Batch(int(entry.stem)))
         for segment in sorted(directory.iterdir()):
             if segment.name.isdecimal() and segment.name not in entered:
                 yield StoredFile(f"{where}/{segment.name}", generation, TaskId(task), NEWEST)
 
 
+def _stored_files(paths: Collection[str]) -> Iterator[StoredFile]:
+    """The same of a storage that has no directories, only names. What the working directory has too is judged there."""
+    entries = [entry for path in paths if (entry := ENTRY.fullmatch(path))]
+    entered = {(entry[1], entry[3]) for entry in entries}
+    for path in paths:
+        made = re.fullmatch(r"((?:tasks|channels)/([^/]+)/g([0-9]+))/([^/]+)(/.*)?", path)
+        entry = ENTRY.fullmatch(path)
+        if entry and made:
+            yield StoredFile(path, Generation(int(made[3])), ChannelId(entry[2]), Batch(int(entry[3])))
+        elif made and (made[1], made[4]) not in entered:
+            yield StoredFile(path, Generation(int(made[3])), TaskId(made[2]), NEWEST)
+
+
+def _left_alone(paths: Collection[str], going: Collection[str]) -> list[str]:
+    """The files of segments whose last entry is going."""
+    doomed = set(going)
+    last = {(entry[1], entry[3]) for path in paths if path in doomed and (entry := ENTRY.fullmatch(path))}
+    last -= {(entry[1], entry[3]) for path in paths if path not in doomed and (entry := ENTRY.fullmatch(path))}
+    return [path for path in paths for directory, batch in last if path.startswith(f"{directory}/{batch}/")]
+
+
 def _delete(root: Path, name: str) -> None:
     path = root / name
-    parts = name.split("/")
-    if parts[0] == "channels" and len(parts) == 6:
-        directory = root.joinpath(*parts[:3])
-        segments.drop(directory, ChannelId(parts[4]), Batch(int(parts[5].removesuffix(".json"))))
+    entry = ENTRY.fullmatch(name)
+    if entry:
+        segments.drop(root / entry[1], ChannelId(entry[2]), Batch(int(entry[3])))
     elif path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -243,5 +313,5 @@ def _tidy(root: Path, generation: Generation) -> None:
         for _, made_in, directory in _generations(root, kind):
             if made_in < generation:
                 for below, _, _ in os.walk(directory, topdown=False):
-                    if not any(Path(below).iterdir()):
+                    with contextlib.suppress(OSError):  # Something is in it, or a query that is being stopped writes.
                         Path(below).rmdir()

@@ -22,7 +22,7 @@ from headgate.core.graph import Channel, Graph
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight
 from headgate.core.restart import Failure, FailureClass
-from headgate.errors import BadStorage, HeadgateError
+from headgate.errors import BadStorage, ExternalError, HeadgateError, UserError
 from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
@@ -75,7 +75,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._queries: dict[TaskId, Query] = {}
         self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}
-        self._sealed: dict[tuple[Generation, SinkId], Batch] = {}
+        self._settled: dict[tuple[Generation, SinkId], Batch] = {}
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
@@ -87,14 +87,14 @@ class Tasks:
                 return
             there.stop()
         try:
-            if not order.in_place:
-                self._rebuild(order, base)
+            begin = self._make_ready(order, base, there)
         except (HeadgateError, OSError) as error:
-            failure = Failure(FailureClass.USER, str(error))
-            self._tell(TaskFailed(order.generation, order.task, order.run, failure))
+            # Not in place: there is nothing to go on with. What only the user can put right is not tried again.
+            kind = FailureClass.USER if isinstance(error, UserError) else FailureClass.INTERNAL
+            self._tell(TaskFailed(order.generation, order.task, order.run, Failure(kind, str(error))))
             return
         self._gates.hold(order.generation, order.task)
-        query = Query(self._work(order), self._listener, self._tell, self._measured(order.task))
+        query = Query(self._work(order, begin), self._listener, self._tell, self._measured(order.task))
         with self._lock:
             self._queries[order.task] = query
         query.start(skip=order.skip)
@@ -118,8 +118,12 @@ class Tasks:
     def ask(self, order: e.AskTask) -> None:
         """Ask a run where it stands."""
         query = self._of(order)
-        if query is not None and query.up:
+        if query is None or not query.up:
+            return
+        try:
             self._tell(query.report())
+        except (HeadgateError, OSError) as error:
+            self._warn(f"task {order.task} cannot tell where it stands, and will be asked again: {error}")
 
     def admit(self, order: e.AdmitBatch) -> None:
         """Let a batch go on from the hook."""
@@ -128,14 +132,17 @@ class Tasks:
             query.admit(order.batch)
 
     def notify(self, completed: CompletedCheckpoint) -> None:
-        """Tell the sources that a checkpoint is complete, each with where it stands in it."""
+        """Tell the sources that a checkpoint is complete, each with where it stands in it. Nothing depends on it."""
         for snapshot in completed.tasks:
             sources = self._sources(self._planned[snapshot.task])
             if sources and snapshot.generation == completed.generation and snapshot.batch != NO_BATCH:
                 query = self._root / task_directory(snapshot.task, snapshot.generation)
-                offsets = layout.read_offsets(query, snapshot.batch)
-                for (_, source), offset in zip(sources, offsets.of_sources(), strict=True):
-                    source.notify_completed(offset)
+                try:
+                    offsets = layout.read_offsets(query, snapshot.batch)
+                    for (_, source), offset in zip(sources, offsets.of_sources(), strict=True):
+                        source.notify_completed(offset)
+                except Exception as error:  # noqa: BLE001 - a source is the user's; and a later checkpoint says more
+                    self._warn(f"task {snapshot.task}: its sources did not hear of {completed.id}: {error}")
 
     def interrupt_all(self) -> None:
         """Everything is about to be stopped."""
@@ -153,15 +160,19 @@ class Tasks:
         return self._runs.get((generation, task), {}).get(batch)
 
     def committed_runs(self, generation: Generation, task: TaskId) -> Mapping[Batch, Run]:
-        """For each committed batch that a sink may not have sealed for good, the run that counts."""
+        """For each committed batch that a sink may not have committed yet, the run that counts."""
         last = layout.committed(self._root / task_directory(task, generation))
         return {batch: run for batch, run in self._runs.get((generation, task), {}).items() if batch <= last}
 
-    def sealed(self, generation: Generation, sink: SinkId, after: Batch) -> None:
-        """Nobody will ask for the batches through ``after`` on behalf of this sink again."""
+    def settled(self, generation: Generation, sink: SinkId, through: Batch) -> None:
+        """A sink has committed the batches through ``through``: nobody asks for them on its behalf again.
+
+        Not a moment before: what is sealed and not committed yet looks like what a dead run left, but for its run.
+        """
         task = self._graph.owner[sink]
-        self._sealed[generation, sink] = after
-        floor = min(self._sealed.get((generation, each), NO_BATCH) for each in self._graph.by_id[task].sinks)
+        with self._lock:
+            self._settled[generation, sink] = through
+            floor = min(self._settled.get((generation, each), NO_BATCH) for each in self._graph.by_id[task].sinks)
         self._forget(generation, task, floor)
 
     def _forget(self, generation: Generation, task: TaskId, through: Batch) -> None:
@@ -178,11 +189,21 @@ class Tasks:
 
     # -- rebuilding ----------------------------------------------------------------------------------------------------
 
+    def _make_ready(self, order: e.StartTask, base: CheckpointId | None, there: Query | None) -> tuple[Batch, ...]:
+        """See to it that there is a directory to go on in, and say where the inputs stand before the first batch."""
+        if not order.in_place:
+            self._rebuild(order, base)
+            return order.positions
+        if there is None or there.work.generation != order.generation:
+            raise ExternalError(f"task {order.task} was never rebuilt: the whole job goes back")
+        return there.work.begin
+
     def _rebuild(self, order: e.StartTask, base: CheckpointId | None) -> None:
         """Make the directory of a new generation, from a snapshot or empty, and put what is in flight before it."""
         query = self._root / task_directory(order.task, order.generation)
         inputs = self._graph.inputs[order.task]
-        for channel, held in _pair(inputs, order.in_flight):
+        in_flight = _pair(inputs, order.in_flight)
+        for channel, held in in_flight:
             self._put_in_flight(order.generation, channel, held, base)
         if order.snapshot is None or order.snapshot.batch == NO_BATCH:
             shutil.rmtree(query, ignore_errors=True)
@@ -192,7 +213,8 @@ class Tasks:
         files = {name: table[name] for name in order.snapshot.files}
         positions = {channel.id: position for channel, position in zip(inputs, order.positions, strict=True)}
         sources = rebuild.Sources(self._root, self._storage.fetch)
-        known = rebuild.rebuild(sources, query, files, order.snapshot.batch, positions)
+        renamed = {held.channel: channel.id for channel, held in in_flight}
+        known = rebuild.rebuild(sources, query, files, order.snapshot.batch, positions, renamed)
         self._refuse_other_backend(order.task, query, order.snapshot.batch)
         where = task_directory(order.task, order.generation)
         if self._storage.fetch is None:  # Links in the storage itself: whole, and there for good.
@@ -226,12 +248,11 @@ class Tasks:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    def _work(self, order: e.StartTask) -> Work:
+    def _work(self, order: e.StartTask, begin: tuple[Batch, ...]) -> Work:
         task = self._planned[order.task]
         inputs = self._graph.inputs[order.task]
         directory = self._root / task_directory(order.task, order.generation)
         sources = self._sources(task)
-        begin = order.positions or tuple(NO_BATCH for _ in inputs)
 
         def load() -> list[DataFrame]:
             trigger_ms = self._trigger_ms(task)
@@ -325,9 +346,10 @@ class Tasks:
         # Where executors are apart, one that is given up for dead may still move its file: only the job's commit may.
         algorithm = "2" if str(self._spark.sparkContext.master).startswith("local[") else "1"
         writer = frame.write.mode("overwrite").option("mapreduce.fileoutputcommitter.algorithm.version", algorithm)
-        writer.parquet(directory.as_uri())
+        place = f"file://{directory}"  # As it is: Hadoop decodes nothing.
+        writer.parquet(place)
         for branch in task.branches:
-            rows = frame.sparkSession.read.schema(frame.schema).parquet(directory.as_uri())
+            rows = frame.sparkSession.read.schema(frame.schema).parquet(place)
             end = task.trunk[-1].uid
             self._invoke(order, SinkId(branch.sink.uid), evaluate(branch.operators, {}, {end: rows}), batch)
 
@@ -350,6 +372,9 @@ class Tasks:
             shutil.rmtree(directory / str(batch), ignore_errors=True)
         if not task.branches:
             self._forget(order.generation, order.task, Batch(batch - 1))
+
+    def _warn(self, text: str) -> None:
+        self._tell(Note("warning", {"text": text}))
 
     def _measured(self, task: TaskId) -> Callable[[str, float, object], None]:
         def measure(kind: str, value: float, about: object) -> None:

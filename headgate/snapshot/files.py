@@ -4,6 +4,7 @@ One rule: a file is read once to learn its checksum, and again only to check it.
 directory, and so mean the same wherever that directory is.
 """
 
+import os
 import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,27 @@ def measure(path: Path) -> FileFacts:
             checksum = zlib.crc32(chunk, checksum)
             size += len(chunk)
     return FileFacts(size, checksum)
+
+
+def force(paths: Iterable[Path]) -> None:
+    """Have the file system write files, or the names in directories, to the disk. Spark does not."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def directories(root: Path, files: Iterable[Path]) -> set[Path]:
+    """The directories that these files are in, up to and with ``root``."""
+    found: set[Path] = set()
+    for directory in {file.parent for file in files}:
+        above = directory
+        while above not in found and above != root.parent:
+            found.add(above)
+            above = above.parent
+    return found
 
 
 def check(root: Path, table: Table) -> list[str]:

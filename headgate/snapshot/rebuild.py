@@ -14,7 +14,7 @@ from pathlib import Path
 from headgate import layout
 from headgate.core.ids import Batch, ChannelId
 from headgate.errors import BadStorage
-from headgate.snapshot.files import FileFacts, measure
+from headgate.snapshot.files import FileFacts, directories, force, measure
 
 INSIDE = re.compile(r"^(.*/)?tasks/[^/]+/g[0-9]+/")
 
@@ -54,6 +54,7 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+        force([target])
 
 
 def rebuild(
@@ -62,10 +63,12 @@ def rebuild(
     files: Mapping[str, FileFacts],
     batch: Batch,
     positions: Mapping[ChannelId, Batch],
+    renamed: Mapping[ChannelId, ChannelId],
 ) -> dict[str, FileFacts]:
     """Make a query's directory from the files of a snapshot. Returns what is known of the files that are now there.
 
     ``files`` are named as in ``take``: the part after the generation is the name inside the query's directory.
+    ``positions`` is where the inputs begin, and ``renamed`` what they were called in the snapshot.
     """
     shutil.rmtree(query, ignore_errors=True)
     known: dict[str, FileFacts] = {}
@@ -73,10 +76,10 @@ def rebuild(
         inside = INSIDE.sub("", name)
         sources.bring(name, query / inside, facts)
         known[inside] = facts
-    moved = layout.read_offsets(query, batch).positions() != dict(positions)
-    if moved:
-        layout.move_positions(query, batch, positions)
+    if layout.move_positions(query, batch, positions, renamed):
         known.pop(f"offsets/{batch}")
     for name in layout.relocate(query):
         known.pop(name)
+    # What the links lead to is on the disk already; the links are not.
+    force(directories(sources.root, [query / name for name in known]))
     return known

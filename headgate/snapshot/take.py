@@ -6,13 +6,13 @@ it if the storage is elsewhere. So a snapshot costs what changed, not what there
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate import layout
 from headgate.core.ids import Batch, Generation, TaskId
-from headgate.snapshot.files import FileFacts, measure
+from headgate.snapshot.files import FileFacts, directories, force, measure
 
 
 class GivenUp(Exception):
@@ -40,6 +40,10 @@ def task_directory(task: TaskId, generation: Generation) -> str:
     return f"tasks/{task}/g{generation}"
 
 
+Mark = tuple[int, int, int]
+"""What tells whether a file is still the one that was read: its inode, size and time."""
+
+
 class Snapshots:
     """Takes the snapshots of one process. ``copy_in`` carries a file into the storage if it is elsewhere."""
 
@@ -47,18 +51,21 @@ class Snapshots:
         """``root`` is the job's working directory."""
         self._root = root
         self._copy_in = copy_in
-        self._facts: dict[str, FileFacts] = {}
+        self._facts: dict[str, tuple[FileFacts, Mark | None]] = {}
+        """What is known of each file in the storage, and which file of the working directory it was read from."""
         self._lock = threading.Lock()
 
     def know(self, table: Mapping[str, FileFacts]) -> None:
         """Files whose facts are known, and which are in the storage already."""
+        known = {name: (facts, self._mark(name)) for name, facts in table.items()}
         with self._lock:
-            self._facts.update(table)
+            self._facts.update(known)
 
-    def forget(self, names: tuple[str, ...]) -> None:
-        """Files that were deleted."""
+    def forget(self, names: Collection[str], below: Collection[str] = ()) -> None:
+        """Files that were deleted, and all that was in the directories ``below``."""
+        prefixes = tuple(f"{directory}/" for directory in below)
         with self._lock:
-            for name in names:
+            for name in (*names, *(name for name in self._facts if name.startswith(prefixes))):
                 self._facts.pop(name, None)
 
     def take(self, task: TaskId, generation: Generation, batch: Batch, given_up: threading.Event) -> Taken:
@@ -78,19 +85,33 @@ class Snapshots:
         )
 
     def make_durable(self, names: list[str], given_up: threading.Event) -> tuple[dict[str, FileFacts], list[str]]:
-        """The facts of files, after those that are new have been read, and copied if need be."""
+        """The facts of files, after those that are new have been read, and copied or forced to the disk."""
         files: dict[str, FileFacts] = {}
-        new: list[str] = []
-        for name in names:
-            facts = self._facts.get(name)
-            if facts is None:
-                if given_up.is_set():
-                    raise GivenUp
-                facts = measure(self._root / name)
-                if self._copy_in is not None:
-                    self._copy_in(self._root / name, name)
-                with self._lock:
-                    self._facts[name] = facts
-                new.append(name)
-            files[name] = facts
-        return files, new
+        new: dict[str, Mark | None] = {}
+        try:
+            for name in names:
+                facts, seen = self._facts.get(name, (None, None))
+                mark = self._mark(name)
+                if facts is None or (seen is not None and seen != mark):
+                    if given_up.is_set():
+                        raise GivenUp
+                    facts = measure(self._root / name)
+                    if self._copy_in is not None:
+                        self._copy_in(self._root / name, name)
+                    new[name] = mark
+                files[name] = facts
+        finally:  # What has been done need not be done again for the next checkpoint.
+            if self._copy_in is None:
+                paths = [self._root / name for name in new]
+                force((*paths, *directories(self._root, paths)))
+            with self._lock:
+                self._facts.update({name: (files[name], mark) for name, mark in new.items()})
+        return files, list(new)
+
+    def _mark(self, name: str) -> Mark | None:
+        """None if it is not in the working directory. It may be in the storage all the same."""
+        try:
+            found = (self._root / name).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns

@@ -35,6 +35,6 @@ def shorten(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "no reason given"
-    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupted)\b.*:", line)]
+    named = [line for line in lines if re.match(r"[\w.$]*(Error|Exception|Interrupted)\b.*:", line)]
     line = named[-1] if named else lines[0]
     return line if len(line) <= MESSAGE_MAX else line[: MESSAGE_MAX - 1] + "…"

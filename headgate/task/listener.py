@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+EARLY_MAX = 64
+"""Of so many queries that nobody follows the last event is kept: they may be about to be followed."""
+
 
 class Heard(Protocol):
     """What a run wants to hear."""
@@ -29,7 +32,7 @@ class Listener(StreamingQueryListener):
         self._spark = spark
         self._lock = threading.Lock()
         self._runs: dict[str, Heard] = {}
-        self._early: dict[str, list[Any]] = {}
+        self._early: dict[str, Any] = {}
         spark.streams.addListener(self)
 
     def close(self) -> None:
@@ -38,12 +41,13 @@ class Listener(StreamingQueryListener):
             self._spark.streams.removeListener(self)
 
     def follow(self, run_id: str, run: Heard) -> None:
-        """Hand over the events of a run, also those that came before anybody knew its id."""
+        """Hand over the events of a run, also the last that came before anybody knew its id: it may be dead already."""
         with self._lock:
-            self._runs[run_id] = run
-            early = self._early.pop(run_id, [])
-        for event in early:
-            self._hand_over(run, event)
+            early = self._early.pop(run_id, None)
+            if early is None or hasattr(early, "progress"):
+                self._runs[run_id] = run
+        if early is not None:
+            self._hand_over(run, early)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Not needed: the run knows."""
@@ -57,17 +61,16 @@ class Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """A query has come to its end."""
-        run_id = str(event.runId)
-        self._take(run_id, event)
-        with self._lock:
-            self._runs.pop(run_id, None)
+        self._take(str(event.runId), event, last=True)
 
-    def _take(self, run_id: str, event: Any) -> None:
+    def _take(self, run_id: str, event: Any, *, last: bool = False) -> None:
         with self._lock:
-            run = self._runs.get(run_id)
-            if run is None:
-                if len(self._early) < 64:  # Queries of the user's own are nobody's.
-                    self._early.setdefault(run_id, []).append(event)
+            run = self._runs.pop(run_id, None) if last else self._runs.get(run_id)
+            if run is None:  # Not followed yet, or one of the user's own, which is nobody's.
+                self._early.pop(run_id, None)
+                self._early[run_id] = event
+                if len(self._early) > EARLY_MAX:
+                    del self._early[next(iter(self._early))]
                 return
         self._hand_over(run, event)
 

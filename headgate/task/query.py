@@ -34,9 +34,13 @@ from headgate.core.events import (
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskId
 from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
+from headgate.errors import HeadgateError
 from headgate.task.failure import classify, shorten
 from headgate.task.listener import Listener
 from headgate.task.logs import logger
+
+LOOK_S = 5.0
+"""Whoever waits for the end of a query looks so often whether it is still there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +96,20 @@ class Query:
         self._lock = threading.Condition()
         self._admitted = NO_BATCH
         self._waiting: Batch | None = None
-        self._stopping = False
+        self._halting = False
+        """The present query is being stopped. Another one of this run may follow."""
+        self._interrupted = False
+        """Nobody wants this run any more."""
         self._known = NO_BATCH
         self._source_ended = False
         self._ended = False
         self._failure: Failure | None = None
         self._cause: BaseException | None = None
         self._query: StreamingQuery | None = None
+        self._query_id = ""
+        """What Spark calls the present query."""
+        self._halted_id = ""
+        """The one that was stopped on purpose. Its end may be heard of much later."""
         self._final = False
         self._over = threading.Event()
         self._skipping = False
@@ -117,11 +128,14 @@ class Query:
             if skip and layout.planned(work.directory) > layout.committed(work.directory):
                 self._leave_out(layout.planned(work.directory))
             self._launch()
+            boundary = self.boundary()
+        except Stopped:
+            return  # Whoever interrupted it wants no answer.
         except Exception as error:  # noqa: BLE001 - whatever keeps a query from starting is its failure
             self._fail(classify(f"{type(error).__name__}: {error}", error))
             return
         self.up = True
-        self._tell(TaskStarted(work.generation, work.task, work.run, self.boundary()))
+        self._tell(TaskStarted(work.generation, work.task, work.run, boundary))
 
     def admit(self, batch: Batch) -> None:
         """Let a batch go on from the hook."""
@@ -130,20 +144,24 @@ class Query:
             self._lock.notify_all()
 
     def interrupt(self) -> None:
-        """Let nothing of this run wait any longer: it is about to be stopped. May be called from any thread."""
+        """Let nothing of this run wait any longer, and nothing begin: it is about to be stopped. From any thread."""
         with self._lock:
-            self._stopping = True
+            self._interrupted = True
             self._lock.notify_all()
         self.work.on_stop()
 
     def stop(self) -> None:
         """Stop as soon as Spark lets go."""
+        self.interrupt()
         self._halt()
-        with self._lock:
-            if self.over:
-                return
-            self._ended = True
-        self._tell(TaskEnded(self.work.generation, self.work.task, self.work.run, self.boundary()))
+        if self.over:
+            return
+        try:
+            boundary = self.boundary()
+        except (HeadgateError, OSError) as error:
+            self._fail(classify(str(error), error))
+            return
+        self._end(boundary)
 
     def drain(self) -> None:
         """Nothing more will come: finish the batch under way, let time run out for stateful operators, and stop."""
@@ -154,18 +172,23 @@ class Query:
         self._halt()
         try:
             done = self._run_last_batches()
+            boundary = self.boundary()
+        except Stopped:
+            return  # As in start.
         except Exception as error:  # noqa: BLE001 - as in start
             self._fail(classify(f"{type(error).__name__}: {error}", error))
             return
-        if not done and not self._stopping:
+        if done:
+            self._end(boundary)
+        elif not self._interrupted:
             self._fail(Failure(FailureClass.EXTERNAL, "its last batch did not run"))
+
+    def _end(self, boundary: Boundary) -> None:
         with self._lock:
-            if not done or self.over:
-                return  # It failed, or was interrupted by somebody who wants no answer.
+            if self.over:
+                return
             self._ended = True
-        work = self.work
-        self._commit_through(layout.committed(work.directory))
-        self._tell(TaskEnded(work.generation, work.task, work.run, self.boundary()))
+        self._tell(TaskEnded(self.work.generation, self.work.task, self.work.run, boundary))
 
     def _run_last_batches(self) -> bool:
         """Run what was under way, and what the end of time brings. Whether all of it is committed."""
@@ -177,7 +200,7 @@ class Query:
             # Time reaches one stateful operator after the other, a batch later each.
             self._last = Batch(planned + max(0, work.stateful - 1))
             self._launch(available_now=True)
-            self._over.wait()
+            self._await_end()
         return layout.committed(work.directory) >= planned
 
     @property
@@ -187,7 +210,7 @@ class Query:
 
     def report(self) -> Reported:
         """All that this run has to say."""
-        self._commit_through(layout.committed(self.work.directory), tell=False)
+        self._look()
         work = self.work
         with self._lock:
             return Reported(
@@ -203,8 +226,14 @@ class Query:
             )
 
     def boundary(self) -> Boundary:
-        """Where the task stands in Spark's files."""
-        return self._boundary_at(layout.committed(self.work.directory))
+        """Where the task stands in Spark's files, once what it has committed can be read."""
+        batch = layout.committed(self.work.directory)
+        self._commit_through(batch, tell=False)
+        return self._boundary_at(batch)
+
+    @property
+    def _stopping(self) -> bool:
+        return self._halting or self._interrupted
 
     # -- the hook ------------------------------------------------------------------------------------------------------
 
@@ -268,18 +297,33 @@ class Query:
 
     def terminated(self, run_id: str, exception: str | None) -> None:
         """Spark says that the query has come to its end: the present one, or one that was stopped a moment ago."""
-        if self._query is None or run_id != str(self._query.runId):
-            return
         with self._lock:
-            expected = self._stopping or self._final or self._skipping
-            cause, self._cause = self._cause, None
-            wanted = self._stopping or self._skipping or (self._final and self._passed_last)
-        if exception is not None and not wanted:
-            logger.error("%s failed: %s", self.work.name, cause or exception)
-            self._fail(classify(exception, cause))
-        elif exception is None and not expected:
-            self.stop()
-        self._over.set()
+            if run_id != self._query_id:
+                return
+            over, cause, self._cause = self._over, self._cause, None
+            halted = self._interrupted or run_id == self._halted_id
+            wanted = halted or self._skipping or (self._final and self._passed_last)
+            expected = wanted or self._final
+        try:
+            if exception is not None and not wanted:
+                logger.error("%s failed: %s", self.work.name, cause or exception)
+                self._fail(classify(exception, cause))
+            elif exception is None and not expected:
+                self.stop()
+        finally:
+            over.set()
+
+    def _look(self) -> None:
+        """See for ourselves whether the query is dead: Spark may drop its word for it."""
+        query, query_id = self._query, self._query_id
+        with contextlib.suppress(Exception):  # Spark itself may be gone. That is noticed elsewhere.
+            if query is not None and not query.isActive:
+                error = query.exception()
+                self.terminated(query_id, None if error is None else str(error))
+
+    def _await_end(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self._look()
 
     def _commit_through(self, batch: Batch, *, tell: bool = True) -> None:
         with self._lock:
@@ -308,7 +352,7 @@ class Query:
             work.output(inputs)
             .writeStream.foreachBatch(self._hook)
             .outputMode(work.output_mode)
-            .option("checkpointLocation", work.directory.as_uri())
+            .option("checkpointLocation", f"file://{work.directory}")  # As it is: Hadoop decodes nothing.
             .queryName(work.name)
         )
         if available_now:
@@ -316,25 +360,32 @@ class Query:
         elif work.trigger_ms:
             writer = writer.trigger(processingTime=f"{work.trigger_ms} milliseconds")
         with self._lock:
-            self._stopping = False
+            if self._interrupted:
+                raise Stopped
+            self._halting = False
         query = writer.start()
         with self._lock:
-            self._query, self._over = query, threading.Event()
-        self._listener.follow(str(query.runId), self)
+            self._query, self._query_id, self._over = query, str(query.runId), threading.Event()
+        self._listener.follow(self._query_id, self)
 
     def _leave_out(self, batch: Batch) -> None:
         """At-most-once: run the batch that was under way with nothing in it, so that its input counts as read."""
         self._skipping, self._last = True, batch
-        self._launch(silent=True)
-        self._over.wait()
+        # What is there now, and no more: else it would wait for the next batch, only to refuse it.
+        self._launch(available_now=True, silent=True)
+        self._await_end()
         self._skipping, self._last = False, None
+        if self._interrupted:
+            raise Stopped
         if not layout.is_committed(self.work.directory, batch):
             raise RuntimeError(f"batch {batch} could not be left out")
         self._commit_through(batch, tell=False)
 
     def _halt(self) -> None:
-        self.interrupt()
-        query = self._query
+        with self._lock:
+            self._halting, self._halted_id, query = True, self._query_id, self._query
+            self._lock.notify_all()
+        self.work.on_stop()
         if query is not None:
             with contextlib.suppress(Exception):  # A query that is dead already cannot be stopped.
                 query.stop()

@@ -78,4 +78,5 @@ class JobProcess:
 
 
 def completed(line: Line) -> bool:
-    return bool(line["event"] == "checkpoint-completed")
+    """A checkpoint is complete, and every task has done something by then."""
+    return line["event"] == "checkpoint-completed" and all(task["files"] > 0 for task in line["tasks"].values())

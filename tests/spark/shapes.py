@@ -69,8 +69,9 @@ def build(
             firsts = rows_in.apply("firsts", _firsts, new_task=True)
             firsts.sink("once", hg.files(f"{out}/once", format="csv"))
         case "diamond":
-            left = rows_in.apply("left", lambda frame: _tagged(frame, "left", left_slow_ms), new_task=True)
-            right = rows_in.apply("right", lambda frame: _tagged(frame, "right", 0), new_task=True)
+            # Each side has a watermark of its own, which goes through its channel: the slower one holds both back.
+            left = rows_in.apply("left", lambda frame: _marked(frame, "left", left_slow_ms), new_task=True)
+            right = rows_in.apply("right", lambda frame: _marked(frame, "right", 0), new_task=True)
             both = left.union("both", right, new_task=True)
             both.apply("totals", _totals).sink("totals-out", hg.files(f"{out}/totals"))
         case "join":
@@ -110,10 +111,13 @@ def _tagged(frame: DataFrame, tag: str, slow_ms: int) -> DataFrame:
     return frame.select("n", "key", "event_time", F.lit(tag).alias("side"))
 
 
+def _marked(frame: DataFrame, tag: str, slow_ms: int) -> DataFrame:
+    return _tagged(frame, tag, slow_ms).withWatermark("event_time", "5 seconds")
+
+
 def _totals(frame: DataFrame) -> DataFrame:
     return (
-        frame.withWatermark("event_time", "5 seconds")
-        .groupBy("side", F.window("event_time", "30 seconds"))
+        frame.groupBy("side", F.window("event_time", "30 seconds"))
         .agg(F.collect_list("n").alias("numbers"))
         .select("side", "numbers")
     )

@@ -28,10 +28,10 @@ def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
         job = JobProcess(shape)
         begun = job.wait_for(lambda line: line["event"] == "generation")
         assert begun is not None, job.tail()
-        # Some die while they recover, most with a few checkpoints behind them.
-        if rng.random() < 0.7:
+        # Some die while they recover, most with a few checkpoints of their own behind them.
+        for _ in range(rng.choice((0, 1, 2, 4, 6))):
             job.wait_for(completed)
-        time.sleep(rng.random() * 3)
+        time.sleep(rng.random())
         if job.process.poll() is not None:
             break
         job.kill()
