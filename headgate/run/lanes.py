@@ -5,6 +5,7 @@ One rule: what is put on one lane is done one after the other, in the order in w
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,8 +38,9 @@ class Lanes:
         with self._lock:
             for waiting in self._queues.values():
                 waiting.put(None)
+        deadline = time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _serve(self, waiting: "queue.SimpleQueue[Job | None]") -> None:
         while (job := waiting.get()) is not None:

@@ -44,6 +44,7 @@ from headgate.source.api import Source
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from headgate.task import session
+from headgate.task.logs import logger
 from headgate.view.advice import Advice
 from headgate.view.recorder import Recorder
 
@@ -287,15 +288,22 @@ class Running:
                 self._loop.tell(Note("warning", {"text": text}))
         stored = [line for line in lines if line["event"] != "progress"]
         if stored:
-            self._lanes.put("history", self._store.append_history, stored)
+            self._lanes.put("history", self._append_history, stored)
         for line in lines:
             self._on_event(line)
+
+    def _append_history(self, lines: list[dict[str, Any]]) -> None:
+        """The history is for people. A job does not end because a line of it could not be written."""
+        try:
+            self._store.append_history(lines)
+        except ExternalError as error:
+            logger.warning("the history of the job has a gap: %s", error)
 
 
 COMMIT_WAIT_S = 2.0
 """So long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
 CLOSE_S = 20.0
-"""So long the end of a process waits for each thing that is under way."""
+"""So long the end of a process waits for what is under way."""
 
 
 def _working_root(job: Job, store: JobStore) -> Path:
