@@ -124,15 +124,15 @@ def _batches(log: Path) -> Iterator[Batch]:
 
 def move_positions(
     query: Path, batch: Batch, wanted: Mapping[ChannelId, Batch], renamed: Mapping[ChannelId, ChannelId]
-) -> bool:
-    """Let the batch after ``batch`` begin elsewhere on some channels, or under new names. True if anything has changed.
+) -> list[str]:
+    """Let the batch after ``batch`` begin elsewhere on some channels, or under new names. Returns what has changed.
 
     For a directory that is being rebuilt.
     """
     offsets = read_offsets(query, batch)
     standing = offsets.positions()
     if standing == wanted:
-        return False
+        return []
     if {renamed.get(channel, channel) for channel in standing} != set(wanted):
         raise BadStorage(
             f"{query}: its offsets name the channels {', '.join(sorted(standing)) or 'none'}, but the task now reads "
@@ -146,7 +146,7 @@ def move_positions(
             line = json.dumps({"channel": channel, "batch": wanted[channel]})  # noqa: PLW2901
         lines.append(line)
     _write_offsets(query, batch, Offsets(offsets.version, offsets.metadata, tuple(lines)))
-    return True
+    return [f"offsets/{batch}"]
 
 
 def plan_last_batch(query: Path) -> None:

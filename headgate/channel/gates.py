@@ -102,8 +102,7 @@ class Planner:
     def through(self, wait_ms: int) -> Batch:
         """How far the gate is open, at once if something has changed since the last question."""
         if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.connect(self._address)
+            self._socket = _connect(self._address)
             self._lines = self._socket.makefile("rw", encoding="utf-8")
         self._lines.write(json.dumps({**self._who, "seen": self._seen, "wait_ms": wait_ms}) + "\n")
         self._lines.flush()
@@ -119,3 +118,13 @@ class Planner:
         if self._socket is not None:
             self._lines.close()
             self._socket.close()
+
+
+def _connect(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    return connection

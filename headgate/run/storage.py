@@ -221,8 +221,9 @@ class Storage:
             _tidy(root, order.generation)
         if self._store.local_root is None:
             with contextlib.suppress(HeadgateError, OSError):
-                there = [entry.path for entry in self._store.list("channels")]
-                self._store.delete(*order.files, *_left_alone(there, order.files))
+                there = self._stored()
+                going = set(order.files).intersection(there)
+                self._store.delete(*going, *_left_alone(there, going))
         entries = [entry for name in order.files if (entry := ENTRY.fullmatch(name))]
         self._snapshots.forget(order.files, [f"{entry[1]}/{entry[3]}" for entry in entries])
         self._tell(FilesDeleted(order.generation, order.records))
@@ -236,8 +237,10 @@ class Storage:
             yield from _task_files(root)
             yield from _channel_files(root)
         if self._store.local_root is None:
-            for kind in ("tasks", "channels"):
-                yield from _stored_files([entry.path for entry in self._store.list(kind)])
+            yield from _stored_files(self._stored())
+
+    def _stored(self) -> list[str]:
+        return [entry.path for kind in ("tasks", "channels") for entry in self._store.list(kind)]
 
     def _warn(self, text: str) -> None:
         self._tell(Note("warning", {"text": text}))
@@ -288,11 +291,10 @@ def _stored_files(paths: Collection[str]) -> Iterator[StoredFile]:
             yield StoredFile(path, Generation(int(made[3])), TaskId(made[2]), NEWEST)
 
 
-def _left_alone(paths: Collection[str], going: Collection[str]) -> list[str]:
+def _left_alone(paths: Collection[str], going: set[str]) -> list[str]:
     """The files of segments whose last entry is going."""
-    doomed = set(going)
-    last = {(entry[1], entry[3]) for path in paths if path in doomed and (entry := ENTRY.fullmatch(path))}
-    last -= {(entry[1], entry[3]) for path in paths if path not in doomed and (entry := ENTRY.fullmatch(path))}
+    last = {(entry[1], entry[3]) for path in paths if path in going and (entry := ENTRY.fullmatch(path))}
+    last -= {(entry[1], entry[3]) for path in paths if path not in going and (entry := ENTRY.fullmatch(path))}
     return [path for path in paths for directory, batch in last if path.startswith(f"{directory}/{batch}/")]
 
 

@@ -76,9 +76,7 @@ def rebuild(
         inside = INSIDE.sub("", name)
         sources.bring(name, query / inside, facts)
         known[inside] = facts
-    if layout.move_positions(query, batch, positions, renamed):
-        known.pop(f"offsets/{batch}")
-    for name in layout.relocate(query):
+    for name in (*layout.move_positions(query, batch, positions, renamed), *layout.relocate(query)):
         known.pop(name)
     # What the links lead to is on the disk already; the links are not.
     force(directories(sources.root, [query / name for name in known]))

@@ -315,7 +315,8 @@ class Query:
 
     def _look(self) -> None:
         """See for ourselves whether the query is dead: Spark may drop its word for it."""
-        query, query_id = self._query, self._query_id
+        with self._lock:
+            query, query_id = self._query, self._query_id
         with contextlib.suppress(Exception):  # Spark itself may be gone. That is noticed elsewhere.
             if query is not None and not query.isActive:
                 error = query.exception()

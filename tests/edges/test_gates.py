@@ -137,7 +137,7 @@ def test_many_planners_ask_at_once(gates: Gates) -> None:
     assert [asking.hears() for asking in waiting] == [2] * 8 + [NO_BATCH] * 8
 
 
-def test_a_planner_whose_driver_is_gone_says_so() -> None:
+def test_a_driver_that_has_ended_leaves_nobody_listening() -> None:
     gates = Gates()
     asking = planner(gates)
     asking.through(0)
@@ -146,5 +146,5 @@ def test_a_planner_whose_driver_is_gone_says_so() -> None:
     for thread in listening:
         thread.join(5)
     assert not any(thread.is_alive() for thread in listening), "somebody listens at a socket that is closed"
-    with pytest.raises(OSError, match="gates|No such file"):
+    with pytest.raises(OSError, match="No such file"):
         planner(gates).through(0)

@@ -295,7 +295,7 @@ def test_positions_are_moved_and_all_else_stays(tmp_path: Path) -> None:
     offsets(tmp_path, 4, '{"offset":9}', position("a.0", 7), position("b.1", 5), watermark_ms=33)
     put(tmp_path / "offsets/.4.crc")
     before = layout.read_offsets(tmp_path, Batch(4))
-    assert layout.move_positions(tmp_path, Batch(4), {A: Batch(2), B: Batch(5)}, {})
+    assert layout.move_positions(tmp_path, Batch(4), {A: Batch(2), B: Batch(5)}, {}) == ["offsets/4"]
     after = layout.read_offsets(tmp_path, Batch(4))
     assert after.positions() == {A: 2, B: 5}
     assert (after.of_sources(), after.metadata) == (before.of_sources(), before.metadata)
@@ -306,7 +306,7 @@ def test_positions_are_moved_and_all_else_stays(tmp_path: Path) -> None:
 def test_positions_that_stand_where_they_should_are_not_written(tmp_path: Path) -> None:
     offsets(tmp_path, 4, position("a.0", 7))
     inode = (tmp_path / "offsets/4").stat().st_ino
-    assert not layout.move_positions(tmp_path, Batch(4), {A: Batch(7)}, {})
+    assert layout.move_positions(tmp_path, Batch(4), {A: Batch(7)}, {}) == []
     assert (tmp_path / "offsets/4").stat().st_ino == inode
 
 

@@ -1,0 +1,233 @@
+"""Savepoints: copied, carried away, brought in."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.core import recovery
+from headgate.core.effects import CopySavepoint, CreateRecord
+from headgate.core.events import RecordTaken, SavepointCopied
+from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
+from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Transaction
+from headgate.errors import BadStorage
+from headgate.run import savepoints
+from headgate.run.savepoints import Brought
+from headgate.snapshot.files import check, tables_of
+from headgate.store import codec
+from headgate.store.jobstore import JobStore
+from tests.edges.spark_files import put
+from tests.edges.stores import FIRST, ONE, UP, US, Heard, completed, open_job, segment
+
+NUMBER = CheckpointId(5)
+FILES = ("tasks/up/g1/metadata", "tasks/up/g1/offsets/3")
+OWED = Transaction(SinkId("out"), FIRST, CheckpointId(4), Batch(0), Batch(3), "handle")
+
+
+@pytest.fixture
+def heard(tmp_path: Path) -> Heard:
+    """A job with savepoint 5, whose own copy is not made yet."""
+    made = Heard(open_job(tmp_path / "storage"))
+    for name in FILES:
+        put(made.root / name)
+    segment(made.root, 3, ONE)
+    record = completed(NUMBER, files={UP: FILES}, in_flight={ONE: (2, 3)}, kind=Kind.SAVEPOINT)
+    made.storage.create_record(CreateRecord(US, replace(record, transactions=(OWED,), stop=True)))
+    made.told.clear()
+    return made
+
+
+def copy(heard: Heard) -> None:
+    heard.storage.copy_savepoint(CopySavepoint(US, NUMBER))
+
+
+@pytest.fixture
+def kept(heard: Heard, tmp_path: Path) -> Path:
+    """The savepoint, carried away."""
+    copy(heard)
+    return Path(shutil.move(heard.root / "savepoints/5", tmp_path / "kept"))
+
+
+# -- copying -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_stands_on_its_own_and_owes_nothing(heard: Heard) -> None:
+    copy(heard)
+    assert heard.told == [SavepointCopied(US, NUMBER)]
+    assert heard.store.copied() == (NUMBER,)
+    original, extra = heard.store.read_record(NUMBER)
+    shutil.rmtree(heard.root / "tasks")
+    shutil.rmtree(heard.root / "channels")
+    record, found = savepoints.read(heard.root / "savepoints/5")
+    assert found == extra
+    assert isinstance(original, CompletedCheckpoint)
+    assert record == replace(original, transactions=(), stop=False)
+    assert len(tables_of([found])) == 4
+
+
+def test_a_copy_is_made_once_and_told_of_each_time(heard: Heard) -> None:
+    copy(heard)
+    manifest = heard.root / "savepoints/5/manifest.json"
+    before = manifest.stat().st_ino
+    copy(heard)
+    assert heard.told == [SavepointCopied(US, NUMBER)] * 2
+    assert manifest.stat().st_ino == before
+
+
+def test_the_manifest_waits_until_all_that_was_sealed_is_committed(heard: Heard) -> None:
+    heard.committed = False
+    copy(heard)
+    assert heard.told == []
+    assert heard.store.copied() == ()
+    heard.committed = True
+    copy(heard)
+    assert heard.store.copied() == (NUMBER,)
+
+
+def test_what_somebody_else_left_in_its_place_is_not_relied_on(heard: Heard) -> None:
+    theirs = put(heard.root / "savepoints/5" / FILES[1], "z" * (heard.root / FILES[1]).stat().st_size)
+    copy(heard)
+    assert theirs.read_bytes() == (heard.root / FILES[1]).read_bytes()
+    savepoints.read(heard.root / "savepoints/5")
+
+
+def test_a_copy_that_cannot_be_made_is_ordered_again_and_says_why(heard: Heard) -> None:
+    gone = heard.root / FILES[0]
+    text = gone.read_text(encoding="utf-8")
+    gone.unlink()
+    copy(heard)
+    assert heard.store.copied() == ()
+    assert len(heard.warnings()) == 1
+    assert "savepoint 5 is not copied yet" in heard.warnings()[0]
+    put(gone, text)
+    copy(heard)
+    assert heard.last() == SavepointCopied(US, NUMBER)
+
+
+def test_a_storage_elsewhere_gets_a_copy_of_what_it_has(tmp_path: Path) -> None:
+    made = Heard(open_job(tmp_path / "storage", remote=True), tmp_path / "work")
+    put(made.root / FILES[0])
+    record = completed(NUMBER, files={UP: FILES[:1]}, kind=Kind.SAVEPOINT)
+    made.storage.create_record(CreateRecord(US, record))
+    shutil.rmtree(made.root)
+    copy(made)
+    assert made.last() == SavepointCopied(US, NUMBER)
+    savepoints.read(tmp_path / "storage/job/savepoints/5")
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_without_a_manifest_is_no_savepoint(tmp_path: Path) -> None:
+    with pytest.raises(BadStorage, match=r"is not a savepoint: it has no manifest\.json"):
+        savepoints.read(tmp_path)
+
+
+def test_a_manifest_of_something_else_is_refused(tmp_path: Path) -> None:
+    fence = Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)
+    (tmp_path / "manifest.json").write_bytes(codec.encode(fence, {}))
+    with pytest.raises(BadStorage, match="is not the manifest of a savepoint"):
+        savepoints.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", *FILES, "channels/up/g1/3/r1/part.parquet"])
+@pytest.mark.parametrize("damage", ["a byte is wrong", "it is cut short", "it is gone"])
+def test_whatever_is_damaged_is_named_and_left_as_it_is(kept: Path, name: str, damage: str) -> None:
+    path = kept / name
+    data = path.read_bytes()
+    if damage == "it is gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-1] if damage == "it is cut short" else bytes([data[0] ^ 1]) + data[1:])
+    with pytest.raises(BadStorage, match=path.name):
+        savepoints.read(kept)
+    assert path.exists() == (damage != "it is gone")
+
+
+# -- bringing in -------------------------------------------------------------------------------------------------------
+
+
+def prepare(store: JobStore, path: Path) -> Brought:
+    found = savepoints.prepare(store, path)
+    assert isinstance(found, Brought)
+    return found
+
+
+def newest(store: JobStore) -> tuple[CompletedCheckpoint, dict[str, Any]]:
+    record = store.read_chain()[-1]
+    assert isinstance(record, CompletedCheckpoint)
+    return record, store.read_record(record.id)[1]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_savepoint_is_the_first_record_of_an_empty_chain(tmp_path: Path, kept: Path, remote: bool) -> None:
+    store = open_job(tmp_path / "new", remote=remote)
+    brought = prepare(store, kept)
+    assert store.read_chain() == (), "nothing is written yet"
+    assert savepoints.publish(store, brought) == 0
+    record, extra = newest(store)
+    assert record == brought.record
+    assert (record.id, record.generation, record.kind) == (0, 1, Kind.SAVEPOINT)
+    assert record.tasks[0].files == tuple(f"savepoints/0/{name}" for name in FILES)
+    shutil.rmtree(kept)
+    assert check(tmp_path / "new/job", tables_of([extra])) == []
+    assert extra["segments"][ONE][0][2] == [["savepoints/0/channels/up/g1/3/r1/part.parquet", len("rows of batch 3")]]
+    assert store.copied() == (0,)
+
+
+def test_it_goes_where_whoever_leads_would_put_his_next_record(tmp_path: Path, kept: Path) -> None:
+    heard = Heard(open_job(tmp_path / "new"))
+    fence = Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)
+    last = replace(completed(1), transactions=(OWED,))
+    for record in (fence, last):
+        heard.storage.create_record(CreateRecord(US, record))
+    savepoints.publish(heard.store, prepare(heard.store, kept))
+    record, _ = newest(heard.store)
+    assert (record.id, record.generation) == (2, 1)
+    assert recovery.latest(heard.store.read_chain()) == 2
+    heard.storage.create_record(CreateRecord(US, completed(2)))
+    assert heard.last() == RecordTaken(US, record), "who led before is fenced off"
+    assert record.leader != US
+
+
+def test_what_the_job_had_decided_to_commit_stays_decided(tmp_path: Path, kept: Path) -> None:
+    heard = Heard(open_job(tmp_path / "new"))
+    heard.storage.create_record(CreateRecord(US, replace(completed(0), transactions=(OWED,))))
+    heard.storage.create_record(CreateRecord(US, Fence(CheckpointId(1), Generation(2), US, CheckpointId(2), None)))
+    savepoints.publish(heard.store, prepare(heard.store, kept))
+    assert newest(heard.store)[0].transactions == (OWED,)
+
+
+def test_it_goes_behind_the_last_word_of_a_job_that_is_over(tmp_path: Path, kept: Path) -> None:
+    store = open_job(tmp_path / "new")
+    closing = Fence(CheckpointId(3), Generation(4), US, CheckpointId(9), None, Ending.STOPPED)
+    store.create_record(closing, {})
+    savepoints.publish(store, prepare(store, kept))
+    record, _ = newest(store)
+    assert (record.id, record.generation) == (9, 4)
+
+
+def test_the_jobs_own_savepoint_is_found_by_its_number_and_not_brought_in(heard: Heard) -> None:
+    copy(heard)
+    assert savepoints.prepare(heard.store, heard.root / "savepoints/5") == NUMBER
+    copied = Path(shutil.copytree(heard.root / "savepoints/5", heard.root / "savepoints-kept"))
+    assert isinstance(savepoints.prepare(heard.store, copied), Brought)
+
+
+def test_a_savepoint_is_brought_in_again_and_again(tmp_path: Path, kept: Path) -> None:
+    store = open_job(tmp_path / "new")
+    assert [savepoints.publish(store, prepare(store, kept)) for _ in range(3)] == [0, 1, 2]
+    assert store.copied() == (0, 1, 2)
+
+
+def test_whoever_is_overtaken_leaves_no_savepoint_under_the_others_number(tmp_path: Path, kept: Path) -> None:
+    store = open_job(tmp_path / "new")
+    brought = prepare(store, kept)
+    theirs = Fence(CheckpointId(0), FIRST, LeaderId("other"), CheckpointId(1), None)
+    store.create_record(theirs, {})
+    with pytest.raises(BadStorage, match="was started by another process meanwhile"):
+        savepoints.publish(store, brought)
+    assert store.read_chain() == (theirs,)
+    assert store.copied() == ()

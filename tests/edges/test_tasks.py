@@ -1,0 +1,341 @@
+"""What becomes of a planned task, up to where Spark begins: rebuilding, what is remembered of batches, notices."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headgate import layout
+from headgate.channel.gates import Gates
+from headgate.channel.segments import Segments
+from headgate.core import effects as e
+from headgate.core.effects import CreateRecord
+from headgate.core.events import AttemptsAborted, Reported, SinkSealed, TaskFailed, TransactionCommitted
+from headgate.core.graph import Channel, Graph, Task
+from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, Run, SinkId, TaskId
+from headgate.core.records import CommitPermit, InFlight, TaskSnapshot, Transaction
+from headgate.core.restart import FailureClass
+from headgate.core.state import JobState
+from headgate.job.node import Kind, Node
+from headgate.job.plan import Plan, PlannedChannel, PlannedTask
+from headgate.run.perform import Performer
+from headgate.run.tasks import Tasks
+from headgate.sink.api import Attempt, DeadRuns
+from headgate.source.api import Source
+from tests.edges.spark_files import offsets, position, put, run_batches
+from tests.edges.stores import DOWN, FIRST, ONE, SECOND, UP, Heard, completed, open_job, segment
+
+OUT, AUDIT = SinkId("out"), SinkId("audit")
+GRAPH = Graph(
+    (Task(UP, sinks=(OUT, AUDIT), has_source=True), Task(DOWN)),
+    (Channel(ONE, UP, DOWN),),
+)
+
+
+class Counting(Source):
+    """A source that hears how far checkpoints have come."""
+
+    replayable = True
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def load(self, spark: Any, trigger_ms: int | None) -> Any:
+        raise ConnectionError(f"{spark} has no such source, at {trigger_ms}")
+
+    def describe(self) -> str:
+        return "counting"
+
+    def notify_completed(self, offset: str) -> None:
+        if offset == '{"offset":13}':
+            raise ConnectionError("the other side is away")
+        self.heard.append(offset)
+
+
+class Staging:
+    """A sink that remembers what it was asked to throw away."""
+
+    def __init__(self) -> None:
+        self.abandoned: list[Any] = []
+        self.sealed: list[list[Attempt]] = []
+
+    def pre_commit(self, checkpoint: int, generation: int, attempts: list[Attempt]) -> str:
+        self.sealed.append(attempts)
+        return f"{generation}/{checkpoint}"
+
+    def commit(self, handle: str) -> None:
+        assert handle
+
+    def abort(self, abandoned: Any) -> None:
+        self.abandoned.append(abandoned)
+
+
+class Process:
+    """The tasks and the performer of one process, with lanes that do everything at once."""
+
+    def __init__(self, place: Path) -> None:
+        self.heard = Heard(open_job(place))
+        self.told = self.heard.told
+        self.source = Counting()
+        node = Node("up", Kind.SOURCE, what=self.source)
+        plan = Plan(
+            (
+                PlannedTask(UP, (node,), (), True, "append"),
+                PlannedTask(DOWN, (Node("down", Kind.UNION),), (), False, "append"),
+            ),
+            (PlannedChannel(ONE, UP, DOWN, "down", 0),),
+        )
+        self.sinks = {OUT: Staging(), AUDIT: Staging()}
+        self.gates = Gates()
+        spark: Any = SimpleNamespace(
+            streams=SimpleNamespace(addListener=lambda _: None, removeListener=lambda _: None),
+            _jvm=SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(logging=SimpleNamespace(log4j=None)))),
+            conf=SimpleNamespace(get=lambda _, default: default),
+        )
+        common: dict[str, Any] = {
+            "job": "job",
+            "graph": GRAPH,
+            "sinks": self.sinks,
+            "gates": self.gates,
+            "storage": self.heard.storage,
+            "snapshots": self.heard.snapshots,
+            "tell": self.told.append,
+        }
+        about: Any = {"up": SimpleNamespace(stateful=False), "down": SimpleNamespace(stateful=False)}
+        self.tasks = Tasks(
+            spark=spark, root=self.heard.root, plan=plan, analysis=about, batch_interval_ms=None, **common
+        )
+        lanes: Any = SimpleNamespace(put=lambda _, job, *arguments: job(*arguments))
+        self.performer = Performer(tasks=self.tasks, lanes=lanes, answer=lambda _: None, **common)
+
+    @property
+    def root(self) -> Path:
+        return self.heard.root
+
+    def order(self, *orders: Any, base: int | None = None) -> None:
+        state = JobState(graph=GRAPH, settings=None, base=None if base is None else CheckpointId(base))  # type: ignore[arg-type]
+        for each in orders:
+            self.performer.perform(each, state)
+
+    def ran(self, run: int, *batches: int, generation: Generation = FIRST) -> None:
+        """A run of ``up`` wrote these batches and Spark committed them."""
+        for batch in batches:
+            with self.tasks._lock:
+                self.tasks._runs.setdefault((generation, UP), {})[Batch(batch)] = Run(run)
+            query = self.root / f"tasks/up/g{generation}"
+            offsets(query, batch, json.dumps({"offset": batch}))
+            put(query / f"commits/{batch}", "v2\n{}")
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    made = Process(tmp_path)
+    yield made
+    made.gates.close()
+
+
+# -- what is remembered of batches -------------------------------------------------------------------------------------
+
+
+def seal(checkpoint: int, sink: SinkId, after: int, through: int) -> e.SealSink:
+    return e.SealSink(FIRST, CheckpointId(checkpoint), sink, Batch(after), Batch(through))
+
+
+def commit(checkpoint: int, sink: SinkId, after: int, through: int) -> e.CommitTransaction:
+    transaction = Transaction(sink, FIRST, CheckpointId(checkpoint), Batch(after), Batch(through), "handle")
+    return e.CommitTransaction(FIRST, CommitPermit(CheckpointId(checkpoint), FIRST), transaction)
+
+
+def attempt(batch: int, run: int) -> Attempt:
+    return Attempt("job", OUT, FIRST, Batch(batch), Run(run))
+
+
+def dead_runs(process: Process, run: int) -> DeadRuns:
+    process.order(e.AbortAttempts(FIRST, OUT, Run(run)))
+    assert process.told[-1] == AttemptsAborted(FIRST, OUT, Run(run))
+    found = process.sinks[OUT].abandoned[-1]
+    assert isinstance(found, DeadRuns)
+    return found
+
+
+def test_a_seal_takes_of_each_batch_what_the_run_wrote_that_committed_it(process: Process) -> None:
+    process.ran(1, 0, 1)
+    process.ran(2, 2)
+    process.order(seal(1, OUT, NO_BATCH, 2))
+    assert process.sinks[OUT].sealed == [[attempt(0, 1), attempt(1, 1), attempt(2, 2)]]
+    assert process.told[-1] == SinkSealed(FIRST, CheckpointId(1), OUT, "1/1")
+
+
+def test_what_is_sealed_and_not_committed_yet_is_not_thrown_away_with_a_dead_run(process: Process) -> None:
+    """The commit of checkpoint 1 is slow, or 1 was given up; the next seal begins behind it; then the query dies."""
+    process.ran(1, *range(6))
+    process.order(seal(1, OUT, NO_BATCH, 2), seal(1, AUDIT, NO_BATCH, 2))
+    process.order(seal(2, OUT, 2, 4), seal(2, AUDIT, 2, 4))
+    dead = dead_runs(process, 2)
+    assert [batch for batch in range(6) if dead.covers(attempt(batch, 1))] == []
+    assert dead.covers(attempt(6, 1)), "it was never committed"
+
+
+def test_what_both_sinks_have_committed_is_forgotten(process: Process) -> None:
+    process.ran(1, *range(6))
+    for sink in (OUT, AUDIT):
+        process.order(seal(1, sink, NO_BATCH, 2))
+    process.order(commit(1, OUT, NO_BATCH, 2))
+    assert sorted(process.tasks.committed_runs(FIRST, UP)) == list(range(6)), "the other sink has not"
+    process.order(commit(1, AUDIT, NO_BATCH, 2))
+    assert process.told[-1] == TransactionCommitted(FIRST, AUDIT, FIRST, CheckpointId(1))
+    assert sorted(process.tasks.committed_runs(FIRST, UP)) == [3, 4, 5]
+
+
+# -- rebuilding --------------------------------------------------------------------------------------------------------
+
+
+def start(task: TaskId, generation: Generation = SECOND, run: int = 1, **how: Any) -> e.StartTask:
+    return e.StartTask(generation, task, Run(run), **{"in_place": False, **how})
+
+
+def failure(process: Process) -> tuple[Run, FailureClass, str]:
+    fact = process.told[-1]
+    assert isinstance(fact, TaskFailed)
+    return fact.run, fact.failure.kind, fact.failure.message
+
+
+def checkpoint(process: Process) -> TaskSnapshot:
+    """Checkpoint 1 of the first generation, with the segments 3 and 4 in flight to ``down``, which had read 2."""
+    run_batches(process.root / "tasks/down/g1", 6, position(ONE, 2))
+    for batch in range(5):
+        segment(process.root, batch, ONE)
+    files = tuple(process.heard.snapshots.take(DOWN, FIRST, Batch(6), _never()).files)
+    record = completed(1, batches={UP: 4, DOWN: 6}, files={DOWN: files}, in_flight={ONE: (2, 4)})
+    process.heard.storage.create_record(CreateRecord(record.leader, record))
+    return record.tasks[1]
+
+
+def _never() -> Any:
+    return SimpleNamespace(is_set=lambda: False)
+
+
+IN_FLIGHT = InFlight(ONE, UP, DOWN, Batch(2), Batch(4))
+
+
+def test_a_task_is_rebuilt_with_what_is_in_flight_standing_first(process: Process) -> None:
+    snapshot = checkpoint(process)
+    process.order(start(DOWN, snapshot=snapshot, positions=(Batch(2),), in_flight=(IN_FLIGHT,)), base=1)
+    query = process.root / "tasks/down/g2"
+    assert layout.committed(query) == 6
+    assert layout.read_offsets(query, Batch(6)).positions() == {ONE: 2}
+    found = Segments(process.root / "channels/up/g2", ONE).between(Batch(2), Batch(4))
+    assert [entry.batch for entry in found] == [3, 4]
+    for entry in found:
+        for name, _ in entry.files:
+            here, there = process.root / "channels/up/g2" / name, process.root / "channels/up/g1" / name
+            assert here.samefile(there)
+
+
+def test_a_channel_that_has_another_name_now_keeps_what_is_in_flight(process: Process) -> None:
+    snapshot = checkpoint(process)
+    old = ChannelId("before.0")
+    run_batches(process.root / "tasks/down/g1", 6, position(old, 2))
+    files = tuple(process.heard.snapshots.take(DOWN, FIRST, Batch(6), _never()).files)
+    for batch in (3, 4):
+        segment(process.root, batch, old)
+    record = completed(2, batches={UP: 4, DOWN: 6}, files={DOWN: files}, in_flight={old: (2, 4)})
+    process.heard.storage.create_record(CreateRecord(record.leader, record))
+    held = InFlight(old, UP, DOWN, Batch(2), Batch(4))
+    process.order(start(DOWN, snapshot=snapshot, positions=(Batch(2),), in_flight=(held,)), base=2)
+    assert layout.read_offsets(process.root / "tasks/down/g2", Batch(6)).positions() == {ONE: 2}
+    assert len(Segments(process.root / "channels/up/g2", ONE).between(Batch(2), Batch(4))) == 2
+
+
+def test_a_task_that_the_checkpoint_does_not_have_begins_empty(process: Process) -> None:
+    put(process.root / "tasks/down/g2/left over")
+    process.order(start(DOWN, positions=(Batch(7),)))
+    assert list((process.root / "tasks/down/g2").iterdir()) == []
+
+
+def test_what_only_the_user_can_put_right_ends_the_job(process: Process) -> None:
+    snapshot = checkpoint(process)
+    (process.root / "tasks/down/g1/commits/6").unlink()
+    process.order(start(DOWN, snapshot=snapshot, positions=(Batch(2),), in_flight=(IN_FLIGHT,)), base=1)
+    run, kind, message = failure(process)
+    assert (run, kind) == (1, FailureClass.USER)
+    assert "commits/6 is gone" in message
+
+
+def test_a_disk_that_is_full_for_a_moment_sends_the_whole_job_back(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    process.order(start(DOWN, positions=(NO_BATCH,)))
+    assert failure(process)[1] is FailureClass.INTERNAL
+
+
+def test_what_was_never_rebuilt_is_not_gone_on_with(process: Process) -> None:
+    """At-most-once tries again even after a user's error, and in place: there it would begin at the very beginning."""
+    snapshot = checkpoint(process)
+    (process.root / "tasks/down/g1/commits/6").unlink()
+    process.order(start(DOWN, snapshot=snapshot, positions=(Batch(2),), in_flight=(IN_FLIGHT,)), base=1)
+    process.order(start(DOWN, run=2, in_place=True, skip=True), base=1)
+    run, kind, message = failure(process)
+    assert (run, kind) == (2, FailureClass.INTERNAL)
+    assert "never rebuilt" in message
+
+
+def test_a_run_in_place_begins_where_the_first_one_would_have(process: Process) -> None:
+    process.order(start(DOWN, positions=(Batch(41),)))
+    assert failure(process)[0] == 1, "there is no Spark here"
+    process.order(start(DOWN, run=2, in_place=True))
+    assert process.tasks._queries[DOWN].work.begin == (41,)
+    process.order(e.AskTask(SECOND, DOWN, Run(2)))
+    report = process.told[-1]
+    assert isinstance(report, Reported)
+    assert (report.boundary.batch, report.boundary.positions) == (NO_BATCH, (41,))
+
+
+def test_an_order_that_is_given_twice_starts_one_run(process: Process) -> None:
+    first = start(DOWN, positions=(NO_BATCH,))
+    process.order(first)
+    query = process.tasks._queries[DOWN]
+    told = len(process.told)
+    process.order(first)
+    assert process.tasks._queries[DOWN] is query
+    assert len(process.told) == told
+
+
+# -- orders that must not end the process ------------------------------------------------------------------------------
+
+
+def test_a_run_that_cannot_say_where_it_stands_is_asked_again(process: Process) -> None:
+    process.order(start(DOWN, positions=(NO_BATCH,)))
+    query = process.root / "tasks/down/g2"
+    put(query / "commits/0", "v2\n{}")
+    put(query / "offsets/0", "not an entry")
+    process.order(e.AskTask(SECOND, DOWN, Run(1)))
+    assert len(process.heard.warnings()) == 1
+    assert "offsets/0" in process.heard.warnings()[0]
+
+
+def notified(process: Process, batch: int) -> None:
+    process.tasks.notify(completed(1, batches={UP: batch}))
+
+
+def test_sources_hear_where_they_stand_in_a_checkpoint(process: Process) -> None:
+    offsets(process.root / "tasks/up/g1", 4, '{"offset":7}')
+    notified(process, 4)
+    notified(process, NO_BATCH)
+    assert process.source.heard == ['{"offset":7}']
+    assert process.heard.warnings() == []
+
+
+@pytest.mark.parametrize("batch", [4, 5])
+def test_a_source_that_cannot_be_told_ends_nothing(process: Process, batch: int) -> None:
+    offsets(process.root / "tasks/up/g1", 4, json.dumps({"offset": 13}, separators=(",", ":")))
+    notified(process, batch)
+    assert process.source.heard == []
+    assert len(process.heard.warnings()) == 1

@@ -1,0 +1,120 @@
+"""Who may know whom: read from the source, file by file.
+
+The stages that data meets (source, task, channel, snapshot, store, sink) know the core and never each other; ``run``
+wires them. One module knows what is where in Spark's checkpoint directories.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headgate
+
+ROOT = Path(headgate.__file__).parent
+FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
+STAGES = ("source", "task", "channel", "snapshot", "store", "sink")
+SHARED = ("headgate.core", "headgate.errors", "headgate.layout")
+"""What every stage may know."""
+MAY_ALSO = {"task/session.py": ("headgate.state",)}
+SPARKS_LOGS = {"commits", "offsets"}
+
+
+def imported(source: str, within: str) -> Iterator[str]:
+    """Every module of Headgate that a source imports, wherever in it. ``within`` is the package it is in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = within.split(".")[: len(within.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == "headgate")
+
+
+def strangers(source: str, within: str, allowed: tuple[str, ...]) -> list[str]:
+    """What a source imports and may not."""
+    return [
+        name
+        for name in imported(source, within)
+        if not any(name == each or name.startswith(f"{each}.") for each in allowed)
+    ]
+
+
+def path_parts(source: str) -> set[str]:
+    """The names of Spark's logs that a source has in a path: as a text of its own, or between slashes."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= SPARKS_LOGS & set(node.value.split("/"))
+    return found
+
+
+def text(name: str) -> str:
+    return FILES[name].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.partition("/")[0] in STAGES])
+def test_a_stage_knows_the_core_and_no_other_stage(name: str) -> None:
+    package = f"headgate.{name.partition('/')[0]}"
+    assert strangers(text(name), package, (package, *SHARED, *MAY_ALSO.get(name, ()))) == []
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("core/")])
+def test_the_core_knows_itself_alone(name: str) -> None:
+    assert strangers(text(name), "headgate.core", ("headgate.core",)) == []
+
+
+@pytest.mark.parametrize("name", ["layout.py", "errors.py"])
+def test_what_all_stages_share_knows_the_core_at_most(name: str) -> None:
+    assert strangers(text(name), "headgate", ("headgate.core", "headgate.errors")) == []
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "layout.py"])
+def test_only_the_layout_knows_what_is_where_in_sparks_directories(name: str) -> None:
+    assert path_parts(text(name)) == set()
+
+
+def test_the_layout_does_know_it() -> None:
+    assert path_parts(text("layout.py")) == SPARKS_LOGS
+
+
+def test_every_stage_is_there() -> None:
+    assert {name.split("/")[0] for name in FILES if "/" in name} >= {*STAGES, "core", "run"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import headgate.sink.files",
+        "from headgate.sink import files",
+        "from headgate import sink",
+        "def later():\n    from headgate.sink.api import TwoPhaseSink",
+        "from ..sink import files",
+        "from .. import sink",
+    ],
+)
+def test_an_import_of_another_stage_is_found_however_it_is_written(source: str) -> None:
+    assert len(strangers(source, "headgate.source", ("headgate.source", *SHARED))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from headgate import layout",
+        "from headgate.core.ids import Batch",
+        "from . import api",
+        "import headgatekeeper",
+    ],
+)
+def test_an_import_that_is_allowed_is_left_alone(source: str) -> None:
+    assert strangers(source, "headgate.source", ("headgate.source", *SHARED)) == []
+
+
+@pytest.mark.parametrize("source", ["query / 'commits'", "f'offsets/{batch}'", "f'{query}/commits/{batch}'"])
+def test_a_name_of_sparks_is_found_in_a_path(source: str) -> None:
+    assert len(path_parts(source)) == 1
+    assert path_parts('"the commits and offsets of a sentence"') == set()
