@@ -119,6 +119,8 @@ def build_session(
     settings = settings_for(job_name, master=master, conf=conf, state=state)
     chosen = settings["spark.master"]
     _set_environment(chosen, settings.get("spark.pyspark.python"))
+    if _misses_jar():
+        settings = {key: value for key, value in settings.items() if FILE_SYSTEM.get(key) != value}
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -203,6 +205,18 @@ def _set_environment(master: str, python: str | None) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+
+
+def _misses_jar() -> bool:
+    """Whether Spark's driver process runs already, from an earlier session, without Headgate's file system."""
+    jvm = SparkContext._jvm  # noqa: SLF001 - nothing else tells
+    if jvm is None:
+        return False
+    try:
+        jvm.java.lang.Class.forName(FILE_SYSTEM[f"{_HADOOP}fs.file.impl"])
+    except Py4JError:
+        return True
+    return False
 
 
 def _in_one_process(master: str) -> bool:
