@@ -14,6 +14,7 @@ from headgate.errors import BadStorage
 from headgate.run.control import ControlClient, Reply
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
+from tests.spark.process import completed
 from tests.spark.reading import outputs, rows_of, sides, verdict
 from tests.spark.shapes import build
 
@@ -27,6 +28,18 @@ def run(
     lines: list[Line] = []
     job = build(shape, str(directory), **{"rows": ROWS, "batches": 6, **settings})
     return hg.run_job(job, options, lines.append, spark), lines
+
+
+def after(count: int) -> Callable[[Line], bool]:
+    """Wait for so many checkpoints by which every task has done something."""
+    seen: list[Line] = []
+
+    def wanted(line: Line) -> bool:
+        if completed(line):
+            seen.append(line)
+        return len(seen) >= count
+
+    return wanted
 
 
 def asking(directory: Path, command: str, when: Callable[[Line], bool]) -> tuple[Callable[[Line], None], list[Reply]]:
@@ -93,9 +106,7 @@ def test_at_most_once_leaves_the_failed_batch_out_and_doubles_nothing(spark: Spa
 
 
 def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, tmp_path: Path) -> None:
-    on_event, replies = asking(
-        tmp_path, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2
-    )
+    on_event, replies = asking(tmp_path, "stop", after(2))
     job = build("fork", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     result = hg.run_job(job, None, on_event, spark)
     assert result.ending == "stopped"
@@ -110,9 +121,7 @@ def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, t
 def savepoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The directory of a job that was stopped half way, and its savepoint, moved somewhere else."""
     directory = tmp_path_factory.mktemp("stopped")
-    on_event, replies = asking(
-        directory, "stop", lambda line: line["event"] == "checkpoint-completed" and line["id"] > 2
-    )
+    on_event, replies = asking(directory, "stop", after(2))
     job = build("diamond", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", unaligned=True)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     made = directory / "storage" / "job" / "savepoints" / str(replies[0].checkpoint)
@@ -142,7 +151,7 @@ def test_a_savepoint_is_restored_twice_and_elsewhere(
 def test_keyed_state_is_carried_to_another_place_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     settings: dict[str, Any] = {"batches": 30, "keys": 5, "interval": "200ms"}
-    on_event, replies = asking(first, "stop", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 2)
+    on_event, replies = asking(first, "stop", after(2))
     job = build("keyed", str(first), rows=ROWS, slow_ms=50, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     kept = tmp_path / "kept"
@@ -171,7 +180,7 @@ def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
 
 
 def test_another_state_backend_than_the_checkpoint_has_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    on_event, _ = asking(tmp_path, "stop", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 2)
+    on_event, _ = asking(tmp_path, "stop", after(2))
     job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     result, _ = run(spark, "windows", tmp_path, batches=30, backend="hashmap")
@@ -190,7 +199,7 @@ def flip(path: Path) -> None:
 def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_request(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    on_event, _ = asking(tmp_path, "cancel", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 6)
+    on_event, _ = asking(tmp_path, "cancel", after(4))
     settings: dict[str, Any] = {"retained": 3, "retain_on_cancellation": True, "batches": 60, "interval": "200ms"}
     job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
@@ -215,7 +224,7 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
 
 def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkSession, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    on_event, _ = asking(tmp_path, "cancel", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 4)
+    on_event, _ = asking(tmp_path, "cancel", after(4))
     settings: dict[str, Any] = {
         "retain_on_cancellation": True,
         "batches": 40,
@@ -234,7 +243,7 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
 
 def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: SparkSession, tmp_path: Path) -> None:
     """Spark dies between writing a batch's output and its commit: as if the last commit had never been written."""
-    on_event, _ = asking(tmp_path, "cancel", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 3)
+    on_event, _ = asking(tmp_path, "cancel", after(4))
     settings: dict[str, Any] = {"retain_on_cancellation": True, "batches": 40, "interval": "400ms"}
     job = build("fork", str(tmp_path), rows=ROWS, slow_ms=40, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
@@ -253,7 +262,7 @@ def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: Spar
 def test_a_job_that_no_longer_fits_its_checkpoint_is_refused_unless_state_may_be_left(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    on_event, _ = asking(tmp_path, "stop", lambda line: line["event"] == "checkpoint-committed" and line["id"] > 2)
+    on_event, _ = asking(tmp_path, "stop", after(2))
     job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     chain = sorted((tmp_path / "storage" / "job" / "chain").iterdir())
