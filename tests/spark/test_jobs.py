@@ -183,9 +183,10 @@ def test_another_state_backend_than_the_checkpoint_has_is_refused(spark: SparkSe
     on_event, _ = asking(tmp_path, "stop", after(2))
     job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
-    result, _ = run(spark, "windows", tmp_path, batches=30, backend="hashmap")
+    result, lines = run(spark, "windows", tmp_path, batches=30, backend="hashmap")
     assert result.ending == "failed"
-    assert "keep the state backend that it began with" in result.text
+    failure = next(line for line in lines if line["event"] == "task-failed")
+    assert "keep the state backend that it began with" in failure["message"]
 
 
 def flip(path: Path) -> None:
@@ -199,16 +200,15 @@ def flip(path: Path) -> None:
 def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_request(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    on_event, _ = asking(tmp_path, "cancel", after(4))
-    settings: dict[str, Any] = {"retained": 3, "retain_on_cancellation": True, "batches": 60, "interval": "200ms"}
+    on_event, _ = asking(tmp_path, "cancel", after(12))
+    settings: dict[str, Any] = {"retained": 8, "retain_on_cancellation": True, "batches": 60, "interval": "300ms"}
     job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
-    completed = [record for record in store.read_chain() if hasattr(record, "tasks")]
-    assert len(completed) >= 2
-    newest, before = completed[-1], completed[-2]
-    own = set(newest.tasks[-1].files) - {name for older in completed[:-1] for name in older.tasks[-1].files}
-    victim = tmp_path / "storage" / "job" / min(name for name in own if "changelog" in name or "commits" in name)
+    kept = [(record, extra["files"]) for record, extra in store.read_records() if extra]
+    name = max((name for name in kept[-1][1] if name not in kept[0][1]), key=lambda name: "changelog" in name)
+    before = next(record for record, files in reversed(kept) if name not in files)
+    victim = tmp_path / "storage" / "job" / name
     flip(victim)
     with pytest.raises(BadStorage, match=f"{victim.name}.*checkpoint {before.id} is whole"):
         run(spark, "windows", tmp_path, **settings)
