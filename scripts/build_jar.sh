@@ -13,7 +13,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # The compiler's version goes in, because another one may give other bytes.
-echo "Built-With: $(javac -version 2>&1)" >"$work/manifest"
+{
+    echo "Built-With: $(javac -version 2>&1)"
+    echo "Sources-Sha256: $(cat "$root"/java/src/headgate/fs/*.java | sha256sum | cut -d ' ' -f 1)"
+} >"$work/manifest"
 javac --release 17 -Xlint:all -Werror -cp "$hadoop" -d "$work/classes" "$root"/java/src/headgate/fs/*.java
 mkdir -p "$(dirname "$jar_file")"
 jar --create --file "$jar_file" --manifest "$work/manifest" --date 2000-01-01T00:00:00Z -C "$work/classes" headgate

@@ -128,14 +128,14 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 class TestWhatWasReadStaysAsItWas:
     """Once by the planner that saw it, and once by one that starts at the offset."""
 
-    def go_on(self, directory: Path, restarted: bool, change: Any) -> None:
+    def go_on(self, directory: Path, restarted: bool, change: Any) -> dict[str, Any]:
         for file, numbers in (("a", [1]), ("c", [2, 3]), ("e", [4])):
             put(directory, file, *numbers)
         made = reader(directory)
         at = made.latestOffset(START, ReadMaxRows(2))
         assert at == {"file": "c", "row": 1, "files": 2}
         change(directory)
-        (reader(directory) if restarted else made).latestOffset(at, ReadAllAvailable())
+        return (reader(directory) if restarted else made).latestOffset(at, ReadAllAvailable())
 
     def test_a_late_file_is_named(self, tmp_path: Path, restarted: bool) -> None:
         with pytest.raises(BadStorage, match="'b' came late: it sorts before 'c'"):
@@ -155,7 +155,8 @@ class TestWhatWasReadStaysAsItWas:
             self.go_on(tmp_path, restarted, lambda directory: (directory / "c").write_text(""))
 
     def test_a_new_file_at_the_end_is_welcome(self, tmp_path: Path, restarted: bool) -> None:
-        self.go_on(tmp_path, restarted, lambda directory: put(directory, "d", 9))
+        end = self.go_on(tmp_path, restarted, lambda directory: put(directory, "f", 9, 10))
+        assert end == {"file": "f", "row": 2, "files": 4}
 
 
 def test_a_file_that_is_exchanged_for_another_name_is_noticed_by_the_planner_that_saw_it(tmp_path: Path) -> None:

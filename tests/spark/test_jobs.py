@@ -215,11 +215,8 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
     result, lines = run(spark, "windows", tmp_path, options=hg.Options(fallback=True), **settings)
     assert result.ending == "finished"
     assert next(line for line in lines if line["event"] == "generation")["base"] == before.id
-    lost, doubled = 0, 0
-    for counted in outputs("windows", tmp_path).values():
-        lost += ROWS - len(counted)
-        doubled += sum(counted.values()) - len(counted)
-    assert lost == 0
+    # What was committed after the older checkpoint comes out again; nothing is missing.
+    assert set(outputs("windows", tmp_path)["windows"]) == set(range(ROWS))
 
 
 def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkSession, tmp_path: Path) -> None:

@@ -186,20 +186,21 @@ def test_a_full_disk_is_an_external_error_and_leaves_the_old_value(store: LocalS
 
 
 @contextmanager
-def without_rights() -> Iterator[None]:
-    """As a user who may not enter the folders of the tests."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
-    os.seteuid(NOBODY)
+def without_rights(folder: Path) -> Iterator[None]:
+    """Without the right to enter a folder. Root has every right, and becomes somebody else for as long."""
+    before = folder.stat().st_mode
+    user = os.geteuid()
+    folder.chmod(0o700 if user == 0 else 0)
+    os.seteuid(NOBODY if user == 0 else user)
     try:
         yield
     finally:
-        os.seteuid(0)
+        os.seteuid(user)
+        folder.chmod(before)
 
 
 def test_a_place_that_may_not_be_used_is_a_bad_storage(store: LocalStore, tmp_path: Path) -> None:
     store.put("a/b", b"1")
-    tmp_path.chmod(0o700)
     for act in (
         lambda: store.read("a/b"),
         lambda: store.put("a/b", b"2"),
@@ -208,7 +209,10 @@ def test_a_place_that_may_not_be_used_is_a_bad_storage(store: LocalStore, tmp_pa
         lambda: paths(store),
         lambda: store.copy_out("a/b", tmp_path / "out"),
     ):
-        with without_rights(), pytest.raises(BadStorage, match=r"cannot be used: permission denied; give this user"):
+        with (
+            without_rights(tmp_path),
+            pytest.raises(BadStorage, match=r"cannot be used: permission denied; give this user"),
+        ):
             act()
     assert store.read("a/b") == b"1"
 
