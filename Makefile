@@ -52,7 +52,7 @@ lock: ## Write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer
 	@set -eu; tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; \
 	$(PYTHON) -m venv "$$tool"; \
 	"$$tool/bin/python" -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); \
-	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
 		$(if $(UPGRADE),--upgrade) \
 		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
