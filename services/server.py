@@ -1,0 +1,245 @@
+"""What all servers have in common: start, stop, kill, pause, and readiness.
+
+One rule: a started server has answered a real question, and a stopped one has left no process.
+
+A server keeps its data and its port between ``stop`` or ``kill`` and the next ``start``. It runs in a process group of
+its own, and a watchdog ends it when the starting process is gone, however that happened.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from services.processes import Process, family, kill_family, send
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+
+# Below the range from which the kernel takes ports for outgoing connections: a port that is ours stays free for us.
+_PORTS = range(20_000, 32_000)
+
+
+class ServiceError(Exception):
+    """A server could not start, or does not answer. The message is one line."""
+
+
+def wait_until(question: Callable[[], bool], seconds: float = 60.0, what: str = "the condition") -> None:
+    """Ask until the answer is yes. `ServiceError` when it is still no after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not question():
+        if time.monotonic() > deadline:
+            raise ServiceError(f"waited {seconds:g} s for {what}, in vain")
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on, and that no other process gets from here while this one lives."""
+    for port in random.SystemRandom().sample(_PORTS, 1_000):
+        if _is_free(port) and _reserve(port):
+            return port
+    raise ServiceError("no free port on the loopback: too many servers run here")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a connection that was closed a moment ago is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _reserve(port: int) -> bool:
+    """Take a name that the kernel gives to one process at a time, and takes back when that process ends."""
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        name.bind(f"\0headgate-service-port-{port}")
+    except OSError:
+        name.close()
+        return False
+    name.detach()  # held until the process ends
+    return True
+
+
+class Server:
+    """A server in a directory. A subclass says how it is prepared, started and asked.
+
+    Use it as a context manager, or call `start` and `stop`.
+    """
+
+    name: ClassVar[str]
+    """What messages call it."""
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    """What asks it to end in good order."""
+    start_seconds: ClassVar[float] = 120.0
+    """How long a start may take, on a busy machine."""
+    stop_seconds: ClassVar[float] = 60.0
+    """How long it may take to end in good order, before it is killed."""
+    account: ClassVar[str | None] = None
+    """The user that it runs as when this process is root's; None for the same user."""
+
+    def __init__(self, directory: Path | str, *, port: int | None = None) -> None:
+        self.directory = Path(directory).resolve()
+        self.port = free_port() if port is None else port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """Make what the server needs before it starts. Called before every start, so it looks what is there already."""
+
+    def command(self) -> list[str]:
+        """The command that runs the server in the foreground."""
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        """Whether the server answers a real question. Called again and again while it starts."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the server."""
+        return dict(os.environ)
+
+    def ports(self) -> tuple[int, ...]:
+        """All ports that it listens on."""
+        return (self.port,)
+
+    @property
+    def log(self) -> Path:
+        """The file with what the server wrote to its output."""
+        return self.directory / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server, while it runs."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's process is there. A paused one is."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers."""
+        if self.running:
+            return self
+        self.kill()  # what is left of one that ended by itself
+        for port in self.ports():
+            if not _is_free(port):
+                raise ServiceError(f"{self.name} cannot start: port {port} is in use; stop what listens there")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.prepare()
+        self._launch()
+        try:
+            wait_until(self._ready_or_dead, self.start_seconds, f"{self.name} to answer (see {self.log})")
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ask the server to end, wait for it, and see that no process is left. Nothing happens when it does not run."""
+        if self._process is None:
+            return
+        relatives = family(self._process.pid) if self.running else []
+        send(relatives, signal.SIGCONT)
+        self._process.send_signal(self.stop_signal)
+        try:
+            self._process.wait(self.stop_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        else:
+            self._bury(relatives)
+
+    def kill(self) -> None:
+        """End the server with SIGKILL, with all its processes, and return when they are gone."""
+        if self._process is not None:
+            self._bury(kill_family(self._process.pid) if self.running else [])
+
+    def pause(self) -> None:
+        """Stop the server's processes as they are (SIGSTOP). Connections stay, and nothing answers."""
+        if (pid := self.pid) is not None:
+            send(family(pid), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let paused processes go on."""
+        if (pid := self.pid) is not None:
+            send(family(pid), signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def last_words(self) -> str:
+        """The last line that the server wrote, for an error message."""
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+
+    @classmethod
+    def other_account(cls) -> str | None:
+        """The account to change to: `account` when this process is root's, else None."""
+        return cls.account if os.geteuid() == 0 else None
+
+    def _launch(self) -> None:
+        account = self.other_account()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                # It waits for a word on its input, and the word comes when the watchdog is there.
+                ["/bin/sh", "-c", 'read go && exec "$@" </dev/null', self.name, *self.command()],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=self.environment(),
+                start_new_session=True,
+                user=account,
+                group=account,
+                extra_groups=None if account is None else [],
+            )
+        self._watchdog = subprocess.Popen(
+            [sys.executable, "-m", "services.watchdog", *(str(part) for part in family(self._process.pid)[0])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.close()
+
+    def _ready_or_dead(self) -> bool:
+        if not self.running:
+            raise ServiceError(f"{self.name} ended while it started: {self.last_words()}")
+        return self.ready()
+
+    def _bury(self, relatives: list[Process]) -> None:
+        """Wait until the server and its relatives are gone, and end the watchdog."""
+        assert self._process is not None
+        send(relatives, signal.SIGKILL)
+        self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        wait_until(lambda: not any(each.alive for each in relatives), 60, f"the end of {self.name}'s processes")
+        self._process = None
+        if self._watchdog is not None:
+            self._watchdog.kill()
+            self._watchdog.communicate()
+            self._watchdog = None
