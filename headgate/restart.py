@@ -5,7 +5,7 @@ One rule: a strategy is checked when it is made. The core decides by it; see ``h
 
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from headgate.errors import InvalidOption
-from headgate.job.settings import Duration, count, duration_ms
+from headgate.values import Duration, count, duration_ms
 
 __all__ = ["exponential_delay", "failure_rate", "fixed_delay", "none"]
 

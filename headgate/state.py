@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from headgate.errors import InvalidOption
-from headgate.job.settings import Duration, count, duration_ms
+from headgate.values import Duration, count, duration_ms
 
 __all__ = ["StateBackend", "hashmap", "rocksdb"]
 

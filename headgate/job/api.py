@@ -20,7 +20,8 @@ from headgate.errors import InvalidJob, InvalidOption
 from headgate.job.node import Kind, Node
 from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import TIME_MODES, Processor
-from headgate.job.settings import Checkpointing, Duration, duration_ms
+from headgate.job.settings import Checkpointing
+from headgate.values import Duration, duration_ms
 
 Transform = Callable[[DataFrame], DataFrame]
 Combine = Callable[[DataFrame, DataFrame], DataFrame]

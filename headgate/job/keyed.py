@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
 from headgate.errors import InvalidJob
-from headgate.job.settings import Duration, duration_ms
+from headgate.values import Duration, duration_ms
 
 K = TypeVar("K")
 V = TypeVar("V")

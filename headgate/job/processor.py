@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob
 from headgate.job.keyed import Rehearsal, State, as_it_is, zoned
-from headgate.job.settings import Duration, duration_ms
+from headgate.values import Duration, duration_ms
 
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
 

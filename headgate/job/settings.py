@@ -1,43 +1,16 @@
 """How a user tunes a job. One rule: every value is checked where it is written, and the message shows a good one."""
 
-import math
 import re
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from headgate.core.errors import InvalidSettings
 from headgate.core.restart import ExponentialDelay, Strategy
 from headgate.core.settings import Mode, Settings
 from headgate.errors import InvalidOption
+from headgate.values import Duration, count, duration_ms
 
-Duration = str | int | float | timedelta
-"""A time span: ``"500ms"``, ``"10s"``, ``"2min"``, ``"1h"``, ``"1d"``, a number of seconds, or a ``timedelta``."""
-
-_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\s*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-
-
-def duration_ms(value: Duration, *, name: str = "duration", example: str = "10s", least: int = 0) -> int:
-    """The whole milliseconds of a time span. ``name`` and ``example`` are for the message where it is not one."""
-    milliseconds = _milliseconds(value)
-    if milliseconds is None:
-        raise InvalidOption(
-            f"{name}={value!r} is no duration: write a number with ms, s, min, h or d, {name}={example!r}"
-        )
-    if milliseconds < least:
-        raise InvalidOption(f"{name}={value!r} is too short: it must be {least} ms or more, {name}={example!r}")
-    return milliseconds
-
-
-def count(value: object, *, name: str, example: int = 1, least: int = 0) -> int:
-    """A whole number of things."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOption(f"{name}={value!r} is no whole number: write {name}={example}")
-    if value < least:
-        raise InvalidOption(f"{name}={value!r} is too few: it must be {least} or more, {name}={example}")
-    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,21 +85,6 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
         )
     except InvalidSettings as error:
         raise InvalidOption(str(error)) from error
-
-
-def _milliseconds(value: object) -> int | None:
-    match value:
-        case bool():
-            return None
-        case int() | float():
-            return round(value * 1_000) if math.isfinite(value) else None
-        case timedelta():
-            return round(value / timedelta(milliseconds=1))
-        case str():
-            span = _SPAN.fullmatch(value)
-            return round(float(span[1]) * _UNITS_MS[span[2]]) if span else None
-        case _:
-            return None
 
 
 def _flag(value: object, name: str) -> bool:

@@ -175,11 +175,18 @@ def _run(
     beginning: preflight.Beginning,
 ) -> Result:
     planned, known = plan_job(job, spark)
-    for node in job.freeze():
-        if isinstance(node.what, TwoPhaseSink):
-            node.what.open(SinkContext(job.name, SinkId(node.uid)))
-    restore = preflight.settle(store, planned.graph(), beginning)
-    return Running(job, on_event, spark, store, planned, known).lead(restore)
+    sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
+    staged = _working_root(job, store) / "staged"
+    timeout_ms = to_core(job.checkpoint, job.restart).timeout_ms
+    life = store.life()
+    try:
+        for uid, sink in sinks.items():
+            sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms))
+        restore = preflight.settle(store, planned.graph(), beginning)
+        return Running(job, on_event, spark, store, planned, known).lead(restore)
+    finally:
+        for sink in sinks.values():
+            sink.close()
 
 
 class Running:

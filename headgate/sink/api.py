@@ -11,6 +11,7 @@ In the life of one transaction the hooks come in this order::
     commit                                        after the checkpoint is complete
     recover_and_commit                            the same, by a process that starts after a crash
     abort                                         what will never be committed is thrown away
+    close                                         once per process, at its end, unless it is killed
 
 All hooks run in the driver. ``begin_transaction`` and ``invoke`` are called in the thread of the task's query, the
 others in another thread: so a seal or a commit of earlier batches may run while a later batch is being written.
@@ -21,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 
@@ -44,6 +46,13 @@ class SinkContext:
 
     job: str
     sink: SinkId
+    life: str = ""
+    """New whenever the job's storage is begun anew, and then the numbers of generations begin anew too: so a name in
+    the outside world has the life in it, and one of an earlier life never means this one."""
+    staging: Path | None = None
+    """A directory for this sink alone, which the driver and all executors have."""
+    checkpoint_timeout_ms: int = 0
+    """A checkpoint that takes longer is given up."""
 
 
 @dataclass(frozen=True)
@@ -174,3 +183,15 @@ class TwoPhaseSink(ABC):
         names that will still be committed is never covered. After a crash whatever is left goes with the next
         generation's ``Strangers``.
         """
+
+    def close(self) -> None:  # noqa: B027 - most sinks hold nothing
+        """Let go of connections.
+
+        Once, in the driver, when the process has done with the job. Nothing is committed or thrown away here. After a
+        crash it was not called, and nobody may need it.
+        """
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Maven coordinates (``group:artifact:version``) of what Spark's processes need for this sink. Mostly none."""
+        return ()

@@ -15,6 +15,7 @@ In a test module, with pytest and a fixture ``spark`` (a ``SparkSession``)::
 
 # ruff: noqa: D102 - the name of a test is a sentence
 
+import hashlib
 import multiprocessing
 import os
 import random
@@ -36,14 +37,23 @@ from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, Strange
 Row = tuple[int, str]
 """``number`` (long) and ``writer`` (string), the columns of all that the tests write."""
 
-CONTEXT = SinkContext("contract", SinkId("sink"))
+JOB = "contract"
+SINK = SinkId("sink")
+CONTEXT = SinkContext(JOB, SINK)
+"""For a sink that needs no life and no directory to be told apart by."""
 ROWS = 10
 ANSWER_SECONDS = 60.0
 
 
+def context_in(place: Path) -> SinkContext:
+    """Who a sink works for, with a life that is the place's own, and a directory next to it for what waits."""
+    life = hashlib.sha256(str(place).encode()).hexdigest()[:12]
+    return SinkContext(JOB, SINK, life=life, staging=place.with_name(f"{place.name}-staged"))
+
+
 def attempt(batch: int, *, run: int = 1, generation: int = 1) -> Attempt:
     """The identity of what one run writes for one batch."""
-    return Attempt(CONTEXT.job, CONTEXT.sink, Generation(generation), Batch(batch), Run(run))
+    return Attempt(JOB, SINK, Generation(generation), Batch(batch), Run(run))
 
 
 def rows_of(*attempts: Attempt) -> list[Row]:
@@ -88,6 +98,10 @@ class TwoPhaseContract(ABC):
     def visible(self, place: Path) -> Sequence[Row]:
         """What a reader of the place sees, in any order."""
 
+    def context(self, place: Path) -> SinkContext:
+        """Who the sinks of a place work for."""
+        return context_in(place)
+
     def test_it_promises_what_is_tested_here(self, tmp_path: Path) -> None:
         sink = self.make_sink(tmp_path)
         assert sink.guarantee is Guarantee.EXACTLY_ONCE
@@ -124,7 +138,7 @@ class TwoPhaseContract(ABC):
         handle = seal(sink, 1, attempt(0))
         for _ in range(2):
             process = multiprocessing.get_context("spawn").Process(
-                target=_recover, args=(self.make_sink(tmp_path), handle)
+                target=_recover, args=(self.make_sink(tmp_path), self.context(tmp_path), handle)
             )
             process.start()
             process.join()
@@ -222,7 +236,7 @@ class TwoPhaseContract(ABC):
         sink = self._open(tmp_path)
         done: list[Row] = []
         whole = 0.0
-        with _killer(self.make_sink(tmp_path)) as kill:
+        with _killer(self.make_sink(tmp_path), self.context(tmp_path)) as kill:
             for batch in range(4):
                 write(sink, spark, attempt(batch), partitions=8)
                 handle = seal(sink, batch + 1, attempt(batch))
@@ -237,7 +251,7 @@ class TwoPhaseContract(ABC):
 
     def _open(self, place: Path) -> TwoPhaseSink:
         sink = self.make_sink(place)
-        sink.open(CONTEXT)
+        sink.open(self.context(place))
         return sink
 
     def _is_part_of(self, place: Path, done: Sequence[Row], under_way: Sequence[Row]) -> None:
@@ -252,20 +266,21 @@ def _frame(spark: SparkSession, what: Attempt, rows: int, partitions: int) -> Da
     return numbers.select(col("id").alias("number"), lit(rows_of(what)[0][1]).alias("writer"))
 
 
-def _recover(sink: TwoPhaseSink, handle: str) -> None:
-    sink.open(CONTEXT)
+def _recover(sink: TwoPhaseSink, context: SinkContext, handle: str) -> None:
+    sink.open(context)
     sink.recover_and_commit(handle)
+    sink.close()
 
 
 @contextmanager
-def _killer(sink: TwoPhaseSink) -> Iterator[Callable[[str, float | None], float]]:
+def _killer(sink: TwoPhaseSink, context: SinkContext) -> Iterator[Callable[[str, float | None], float]]:
     """A function that has a process commit a handle and be killed so many seconds later, or never.
 
     It returns how many seconds the process had.
     """
     ours, theirs = multiprocessing.Pipe()
     # Spawned and not forked, so that it has no threads: only then may it fork.
-    process = multiprocessing.get_context("spawn").Process(target=_kill_commits, args=(sink, theirs))
+    process = multiprocessing.get_context("spawn").Process(target=_kill_commits, args=(sink, context, theirs))
     process.start()
 
     def kill(handle: str, seconds: float | None) -> float:
@@ -280,13 +295,13 @@ def _killer(sink: TwoPhaseSink) -> Iterator[Callable[[str, float | None], float]
         process.join()
 
 
-def _kill_commits(sink: TwoPhaseSink, orders: Connection) -> None:
+def _kill_commits(sink: TwoPhaseSink, context: SinkContext, orders: Connection) -> None:
     while True:
         handle, seconds = orders.recv()
         opened, opening = os.pipe()
         committing = os.fork()
         if committing == 0:
-            sink.open(CONTEXT)
+            sink.open(context)
             os.write(opening, b"!")
             sink.recover_and_commit(handle)
             os._exit(0)

@@ -9,32 +9,24 @@ must be a file system that the driver and all executors have under the same path
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, assert_never, get_args
 
 import pyarrow as pa
 from pyarrow import parquet
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from headgate.core.ids import CheckpointId, Generation
-from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.handle import SealedFile, SealedPart, SealedTransaction
+from headgate.errors import InvalidOption
+from headgate.sink.api import Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.handle import SealedTransaction
 from headgate.sink.placing import place
-from headgate.sink.staging import Staging, data_files, directories, discard, force
+from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
+from headgate.sink.staging import Staging
 
 Format = Literal["parquet", "json", "csv"]
 Option = str | int | float | bool
 
-OWN_OPTIONS: Mapping[str, Option] = {
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": False,
-    # The other algorithm lets a task that was given up for dead still put its file in place, maybe after the seal.
-    "mapreduce.fileoutputcommitter.algorithm.version": 1,
-    "partitionOverwriteMode": "static",
-}
 SMALL = 65_536
 """Bytes up to which a file is looked into, to see whether it has any rows."""
 NAME_MAX = 255
@@ -70,14 +62,14 @@ def files(
     if files_per_batch is not None and files_per_batch < 1:
         raise InvalidOption(f"files({target}): files_per_batch must be at least 1, got {files_per_batch}")
     given = dict(options or {})
-    owned = {name.lower() for name in (*OWN_OPTIONS, "path")}
+    owned = {name.lower() for name in (*WRITER_OPTIONS, "path")}
     for name in given:
         if name.lower() in owned:
             raise InvalidOption(f"files({target}): option {name!r} is set by Headgate: leave it out")
     return FileSink(target, format, tuple(partition_by), files_per_batch, given)
 
 
-class FileSink(TwoPhaseSink):
+class FileSink(StagedSink):
     """What ``files`` makes."""
 
     def __init__(
@@ -95,7 +87,6 @@ class FileSink(TwoPhaseSink):
         self._files_per_batch = files_per_batch
         self._options = options
         self._header_end = _header_end(format, options)
-        self._opened: Staging | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -129,74 +120,21 @@ class FileSink(TwoPhaseSink):
                 f"{who}: {self._target} was written by Spark's own file sink, and Spark would read only what that "
                 "wrote: give another directory, or remove _spark_metadata"
             )
-        with _external(f"{who}: cannot read {staging.root}"):
+        with external(f"{who}: cannot read {staging.root}"):
             staging.newest_commit()
+        self._context = context
         self._opened = staging
 
-    def begin_transaction(self, attempt: Attempt) -> None:
-        """Remove what an attempt of the same name left, if there was one."""
-        with _external(f"sink {attempt.sink}: cannot begin batch {attempt.batch}"):
-            self._staging.root.stat()  # Spark would make a new one where a file system is no longer mounted
-            discard(self._staging.part(attempt))
+    def publish(self, sealed: SealedTransaction) -> None:
+        """Put every sealed file in place."""
+        place(sealed, self._target)
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
-        """Have Spark write the batch into its own part of the staging directory; then force it to the disk."""
-        part = self._staging.part(attempt)
+    def _write(self, dataframe: DataFrame, part: Path) -> None:
         if self._files_per_batch is not None:
             # Not coalesce: it would merge the tasks of a stateful operator, which go by the number of their partition.
             dataframe = dataframe.repartition(self._files_per_batch)
         writer = dataframe.write.format(self._format).mode("overwrite").partitionBy(*self._partition_by)
-        try:
-            writer.options(**self._options, **OWN_OPTIONS).save(f"file://{part}")
-        except AnalysisException as error:
-            reason = str(error).partition("\n")[0]
-            raise InvalidOption(f"sink {attempt.sink}: Spark cannot write {self.describe()}: {reason}") from error
-        with _external(f"sink {attempt.sink}: cannot keep batch {attempt.batch}"):
-            kept = []
-            for path, size in list(data_files(part)):
-                file = part / path
-                if self._has_no_rows(file, size):
-                    file.unlink()
-                else:
-                    kept.append(file)
-            force([*kept, *directories(kept, top=self._staging.root)])
-
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
-        """List the files of these parts. They stay where they are."""
-        staging = self._staging
-        parts = []
-        with _external(f"sink {staging.sink}: cannot seal checkpoint {checkpoint}"):
-            for attempt in attempts:
-                part = staging.part(attempt)
-                if not part.is_dir():
-                    raise BadStorage(
-                        f"sink {staging.sink}: the output of batch {attempt.batch} is gone from {part}: "
-                        "put it back, or restart the job from its last checkpoint"
-                    )
-                files = tuple(SealedFile(path, size) for path, size in sorted(data_files(part)))
-                parts.append(SealedPart(attempt.batch, attempt.run, files))
-        return SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts)).to_handle()
-
-    def commit(self, handle: str) -> None:
-        """Put every sealed file in place."""
-        sealed = SealedTransaction.from_handle(handle)
-        with _external(f"sink {sealed.sink}: cannot commit checkpoint {sealed.checkpoint}"):
-            place(sealed, self._target)
-
-    def abort(self, abandoned: Abandoned) -> None:
-        """Remove the parts that are covered."""
-        staging = self._staging
-        with _external(f"sink {staging.sink}: cannot throw away what is abandoned"):
-            for attempt in staging.attempts():
-                if abandoned.covers(attempt):
-                    discard(staging.part(attempt))
-            if isinstance(abandoned, Strangers):
-                staging.tidy(abandoned.below)
-
-    @property
-    def _staging(self) -> Staging:
-        assert self._opened is not None, "open comes first"
-        return self._opened
+        writer.options(**self._options, **WRITER_OPTIONS).save(f"file://{part}")
 
     def _has_no_rows(self, file: Path, size: int) -> bool:
         """Whether a file is known to be without rows. Spark writes one for the first partition, if that is empty."""
@@ -239,13 +177,3 @@ def _header_end(format: Format, options: Mapping[str, Option]) -> bytes | None: 
     if format == "csv" and plain and given.get("header", "").lower() == "true":
         return given.get("linesep", "\n").encode()
     return None
-
-
-@contextmanager
-def _external(what: str) -> Iterator[None]:
-    """What the file system refuses may go well another time."""
-    try:
-        yield
-    except OSError as error:
-        reason = f"{error.strerror or error}: {error.filename}"
-        raise ExternalError(f"{what}: {reason}: see that the file system is there and has room") from error

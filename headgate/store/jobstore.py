@@ -9,14 +9,17 @@ written there, and one that another claims is refused.
                     chain/<id>.json          the records, each created once
                     holds/<id>               the checkpoint of that id is held
                     savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
+                    life                     a name for the time since the storage was begun anew
                     control.json             how to reach the process that leads
                     history.jsonl, history/  notable events
 
 Names that begin with a dot are not ours: file systems leave such things about.
 """
 
+import contextlib
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -30,6 +33,7 @@ from headgate.store.history import Lines, open_history
 
 CLAIM = "job.json"
 CONTROL = "control.json"
+LIFE = "life"
 PROBE = "writable"
 
 
@@ -126,6 +130,19 @@ class JobStore(Folder):
         entries = (entry.path for entry in self.list("savepoints", depth=2))
         found = (re.fullmatch(r"savepoints/(\d+)/manifest\.json", path) for path in entries)
         return tuple(sorted(CheckpointId(int(name[1])) for name in found if name))
+
+    def life(self) -> str:
+        """A name for the time since the storage was begun anew. Made by whoever asks first."""
+        with contextlib.suppress(Missing):
+            return self._read_life()
+        self.create_if_absent(LIFE, f"life_{uuid.uuid4().hex[:12]}\n".encode())
+        return self._read_life()
+
+    def _read_life(self) -> str:
+        text = self.read(LIFE).decode(errors="replace").strip()
+        if not re.fullmatch(r"life_[0-9a-f]{12}", text):
+            raise BadStorage(f"{self.uri}/{LIFE} is damaged ({text[:40]!r}): restore it from a copy")
+        return text
 
     # -- the process that leads, and the past ----------------------------------------------------------------------
 

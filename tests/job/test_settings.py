@@ -10,7 +10,8 @@ from headgate import restart
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from headgate.core.settings import Mode, Settings
 from headgate.errors import InvalidOption
-from headgate.job.settings import Checkpointing, Duration, duration_ms, to_core
+from headgate.job.settings import Checkpointing, to_core
+from headgate.values import Duration, duration_ms
 
 STORAGE = "file:///data/headgate"
 

@@ -1,0 +1,78 @@
+"""The tests that every idempotent sink passes, for Headgate's own sinks and for those of users.
+
+One rule: a test looks at a sink as its readers do, once all is written: under each number one row, from who wrote last.
+
+In a test module, with pytest and a fixture ``spark`` (a ``SparkSession``)::
+
+    class TestMySink(IdempotentContract):
+        def make_sink(self, place):
+            return my_sink(place, key="number")
+
+        def visible(self, place):
+            return [(row.number, row.writer) for row in read_all(place)]
+"""
+
+# ruff: noqa: D102 - the name of a test is a sentence
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headgate.core.ids import Generation, Run
+from headgate.sink.api import DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.contract import Row, attempt, compare, context_in, rows_of, seal, write
+
+
+class IdempotentContract(ABC):
+    """Subclass it as ``Test...`` and give it two methods. The key of a row is its ``number``."""
+
+    @abstractmethod
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        """A sink that is not opened yet. All sinks made for one place write to the same readers."""
+
+    @abstractmethod
+    def visible(self, place: Path) -> Sequence[Row]:
+        """What a reader of the place sees, in any order."""
+
+    def context(self, place: Path) -> SinkContext:
+        """Who the sinks of a place work for."""
+        return context_in(place)
+
+    def test_it_promises_what_is_tested_here(self, tmp_path: Path) -> None:
+        sink = self.make_sink(tmp_path)
+        assert sink.guarantee is Guarantee.EFFECTIVELY_ONCE
+        assert sink.describe()
+
+    def test_every_row_is_there_when_its_batch_is_written(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        write(sink, spark, attempt(1), partitions=3)
+        sink.commit(seal(sink, 1, attempt(0), attempt(1)))
+        compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
+
+    def test_a_batch_that_is_replayed_is_written_over_itself(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0, run=1), partitions=3)
+        write(sink, spark, attempt(0, run=2))
+        sink.abort(DeadRuns(Generation(1), Run(2)))
+        compare(self.visible(tmp_path), rows_of(attempt(0, run=2)))
+
+    def test_another_generation_writes_over_what_was_not_committed(self, spark: SparkSession, tmp_path: Path) -> None:
+        before = self._open(tmp_path)
+        write(before, spark, attempt(0))
+        handle = seal(before, 1, attempt(0))
+        write(before, spark, attempt(1))
+        sink = self._open(tmp_path)
+        sink.recover_and_commit(handle)
+        sink.abort(Strangers(Generation(2)))
+        again = attempt(1, generation=2)
+        write(sink, spark, again, partitions=1)
+        sink.commit(seal(sink, 9, again, generation=2))
+        compare(self.visible(tmp_path), rows_of(attempt(0), again))
+
+    def _open(self, place: Path) -> TwoPhaseSink:
+        sink = self.make_sink(place)
+        sink.open(self.context(place))
+        return sink

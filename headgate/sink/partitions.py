@@ -1,0 +1,87 @@
+"""Work on rows, where the rows are.
+
+One rule: rows never pass through the driver. What comes back from an executor is one short text for each partition.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.errors import HeadgateError
+
+Item = TypeVar("Item")
+
+_ANSWER = "partition int, answer string, error binary"
+_SCHEMA = pa.schema([("partition", pa.int32()), ("answer", pa.string()), ("error", pa.binary())])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who writes: the partition of the batch, and Spark's number of the attempt at it, which is never used twice."""
+
+    partition: int
+    task_attempt: int
+
+
+Write = Callable[[Place, Iterator[pa.RecordBatch]], str]
+"""Writes the rows of one partition, on an executor. Must be fit for pickling."""
+
+
+def write_partitions(dataframe: DataFrame, write: Write) -> list[str]:
+    """Have ``write`` write every partition, in one action that computes all rows; what it answered, in their order.
+
+    If Spark runs a partition again, the answer is that of the attempt that succeeded. A ``HeadgateError`` that
+    ``write`` raises is raised here.
+    """
+    rows = dataframe.mapInArrow(_Partition(write), _ANSWER).collect()
+    for row in rows:
+        _raise_again(row["error"])
+    return [row["answer"] for row in sorted(rows, key=lambda row: int(row["partition"]))]
+
+
+def on_executors(items: Sequence[Item], work: Callable[[Item], str]) -> list[str]:
+    """Have ``work`` done for each item, each in a task of its own; what it answered, in their order.
+
+    Without a Spark session, as in a tool that only commits, this process does the work.
+    """
+    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001 - for any thread
+    if not items or session is None:
+        return [work(item) for item in items]
+    done = session.sparkContext.parallelize(items, len(items)).map(lambda item: _guarded(lambda: work(item))).collect()
+    for _, error in done:
+        _raise_again(error)
+    return [answer for answer, _ in done]
+
+
+class _Partition:
+    """What runs on the executor for one partition."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "this runs in a task of Spark"
+        place = Place(context.partitionId(), context.taskAttemptId())
+        answer, error = _guarded(lambda: self._write(place, batches))
+        values = (place.partition, answer, error)
+        columns = [pa.array([value], kind) for value, kind in zip(values, _SCHEMA.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _guarded(work: Callable[[], str]) -> tuple[str, bytes | None]:
+    """Do work whose errors come back as they are, not in the words of Spark, which would try it again in vain."""
+    try:
+        return work(), None
+    except HeadgateError as error:
+        return "", pickle.dumps(error)
+
+
+def _raise_again(error: bytes | None) -> None:
+    if error is not None:
+        raise pickle.loads(bytes(error))  # noqa: S301 - our own executors wrote it

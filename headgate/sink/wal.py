@@ -1,0 +1,105 @@
+"""Write-ahead sinks: rows are staged with the checkpoint, and applied to the other side after it is complete.
+
+One rule: the rows of a lane and the marker that says so go to the other side in one transaction of its own. So a lane
+is applied once, however often it is tried, and any outage of the other side only delays it.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from headgate.core.ids import CheckpointId, Generation, SinkId
+from headgate.errors import BadStorage
+from headgate.sink.api import Guarantee
+from headgate.sink.handle import SealedTransaction
+from headgate.sink.partitions import on_executors
+from headgate.sink.staged import StagedSink
+
+BATCH_ROWS = 65_536
+_PARTITION = re.compile(r"part-(\d+)-")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What one lane of a commit applies."""
+
+    job: str
+    sink: SinkId
+    life: str
+    lane: int
+    mark: tuple[Generation, CheckpointId]
+    """Which commit it is. The marks of one lane only grow."""
+    files: tuple[str, ...]
+
+    @property
+    def owner(self) -> str:
+        """Whose marker: one for each lane of each sink of each life of a job."""
+        return f"{self.job}/{self.sink}/{self.life}/{self.lane}"
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows, in the order of batches."""
+        for path in self.files:
+            try:
+                file = parquet.ParquetFile(path)
+            except FileNotFoundError as error:
+                raise BadStorage(
+                    f"sink {self.sink}: {path} is gone, which checkpoint {self.mark[1]} sealed and nobody has applied: "
+                    "put it back from a copy"
+                ) from error
+            except pa.ArrowInvalid as error:
+                raise BadStorage(f"sink {self.sink}: {path} is damaged ({error}): restore it from a copy") from error
+            with file:
+                yield from file.iter_batches(batch_size=rows)
+
+
+class WriteAheadSink(StagedSink):
+    """A sink that applies rows to another system with transactions. A subclass says ``apply``, and the rest as usual.
+
+    ``lanes``: so many portions are applied side by side. Rows of one partition of a batch stay in one lane, in order.
+    """
+
+    def __init__(self, lanes: int = 1) -> None:
+        """So many portions a commit."""
+        self._lanes = lanes
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Every row once."""
+        return Guarantee.EXACTLY_ONCE
+
+    @abstractmethod
+    def apply(self, portion: Portion) -> None:
+        """Apply a portion, once: on an executor, in a copy of the sink that was pickled and not opened.
+
+        In one transaction of the other side: if the marker of ``portion.owner`` is at ``portion.mark`` or past it, do
+        nothing; otherwise write all rows of ``portion.batches()`` and set the marker. It may be called at any time for
+        what was applied long ago, and while another process applies the same: the transactions must not both succeed.
+        """
+
+    def publish(self, sealed: SealedTransaction) -> None:
+        """Have executors apply every lane that has rows."""
+        lanes: dict[int, list[str]] = {}
+        for paths in self._paths(sealed):
+            for path in paths:
+                lanes.setdefault(self._lane(path), []).append(str(path))
+        mark = (sealed.generation, sealed.checkpoint)
+        portions = [
+            Portion(sealed.job, sealed.sink, self._life, lane, mark, tuple(files))
+            for lane, files in sorted(lanes.items())
+        ]
+        on_executors(portions, partial(_apply, self))
+
+    def _lane(self, path: Path) -> int:
+        return int(cast("re.Match[str]", _PARTITION.match(path.name))[1]) % self._lanes
+
+
+def _apply(sink: WriteAheadSink, portion: Portion) -> str:
+    sink.apply(portion)
+    return ""
