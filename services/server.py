@@ -185,12 +185,13 @@ class Server:
         self.stop()
 
     def last_words(self) -> str:
-        """The last line that the server wrote, for an error message."""
+        """The last line that the server wrote, for an error message. Lines of a Java stack trace do not count."""
         try:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+        words = (line.strip() for line in reversed(lines))
+        return next((line for line in words if line and not line.startswith(("at ", "... "))), "it wrote nothing")
 
     @classmethod
     def other_account(cls) -> str | None:
