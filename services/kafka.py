@@ -1,7 +1,7 @@
 """A Kafka broker: one node in KRaft mode, from Maven's jars.
 
-One rule: what is small for a test (threads, internal partitions, heap, waits) is set here; how records, transactions and
-groups behave stays as Kafka ships it, but for a longer maximum of the transaction timeout.
+One rule: what is small for a test (threads, internal partitions, heap, waits) is set here; how records, transactions
+and groups behave stays as Kafka ships it, but for a longer maximum of the transaction timeout.
 """
 
 import base64
