@@ -1,0 +1,245 @@
+"""A producer of librdkafka with what it reports: failed deliveries, errors, and its identity.
+
+One rule: whatever librdkafka says is heard at the next step, and raised there; no callback runs in any other thread
+than the caller's.
+"""
+
+import ctypes
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from headgate.connect.kafka import native
+from headgate.connect.kafka.faults import CONSEQUENCES, NOT_KNOWN, TOO_LARGE, fault, too_large
+from headgate.connect.kafka.native import Message, Problem
+from headgate.connect.kafka.settings import MESSAGE_MAX, MESSAGE_MAX_BYTES, Option, fill
+from headgate.errors import InvalidOption
+
+STEP_MS = 500
+"""How long one call may block, so that what the broker says meanwhile is heard."""
+BREATH_MS = 20
+"""How long to wait before a step that failed is tried again."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that is there. ``handle`` is librdkafka's."""
+
+    name: str
+    handle: int
+    partitions: int
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A row that the broker does not have."""
+
+    problem: Problem
+    size: int
+
+
+class Client:
+    """A handle, made with options that are checked. For one thread, and never to be carried over a fork."""
+
+    def __init__(self, options: Mapping[str, Option], *, wait_ms: int) -> None:
+        """``wait_ms`` is how long each step waits for brokers that are away."""
+        self.library = native.library()
+        self.ready = False
+        self._servers = str(options["bootstrap.servers"])
+        self._transactional_id = str(options["transactional.id"])
+        self._message_max = int(options.get(MESSAGE_MAX, MESSAGE_MAX_BYTES))
+        self._wait_ms = wait_ms
+        self._topics: dict[str, Topic] = {}
+        self._failure: _Failure | None = None
+        self._heard: Problem | None = None
+        self._statistics = b""
+        self._callbacks = (
+            native.ON_DELIVERY(self._on_failed_delivery),
+            native.ON_STATISTICS(self._on_statistics),
+            native.ON_ERROR(self._on_error),
+        )
+        self._handle: int | None = self._made(options)
+
+    @property
+    def handle(self) -> int:
+        """The handle as librdkafka knows it."""
+        assert self._handle is not None, "the producer was let go of"
+        return self._handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was let go of."""
+        return self._handle is None
+
+    def close(self) -> None:
+        """End its threads and free its memory. The broker hears nothing of it."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        for topic in self._topics.values():
+            self.library.rd_kafka_topic_destroy(topic.handle)
+        self._topics = {}
+        self.library.rd_kafka_destroy(handle)
+        self._callbacks = ()  # type: ignore[assignment]  # they hold this object, and are not called any more
+
+    def until_done(self, doing: str, call: Callable[[int, int], int | None], *, step_ms: int = STEP_MS) -> None:
+        """Call until it succeeds. What is worth a repeat is repeated for as long as brokers are waited for."""
+        deadline = self.deadline()
+        while True:
+            problem = native.taken(call(self.handle, self.step(deadline, step_ms)))
+            if problem is None:
+                return
+            self.hear(doing)
+            if not problem.retriable and problem.code != native.TIMED_OUT:
+                self.fail(doing, problem)
+            if time.monotonic() > deadline:
+                self.fail(doing, self.timed_out())
+            self.poll(BREATH_MS)
+
+    def find(self, name: str) -> Topic:
+        """The topic, which must be there."""
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        lib, doing = self.library, f"cannot find topic {name}"
+        handle = lib.rd_kafka_topic_new(self.handle, name.encode(), None)
+        if not handle:
+            self.fail(doing, self._problem(lib.rd_kafka_last_error()))
+        try:
+            code, count = self._partitions(handle, doing)
+            if code or not count:
+                self.fail(doing, self._problem(code or native.UNKNOWN_TOPIC))
+        except BaseException:
+            lib.rd_kafka_topic_destroy(handle)
+            raise
+        self._topics[name] = Topic(name, handle, count)
+        return self._topics[name]
+
+    def hear(self, doing: str) -> None:
+        """Raise if anything that was reported makes it useless to go on."""
+        problem = native.fatal(self.handle)
+        if problem is not None:
+            self.fail(doing, problem)
+        if self._failure is not None:
+            problem, size = self._failure.problem, self._failure.size
+            if problem.code in TOO_LARGE:
+                raise too_large(doing, size, self._message_max, servers=self._servers)
+            self.fail(doing, self._reason() or problem if problem.code in CONSEQUENCES else problem)
+        if self._heard is not None and self._heard.code in NOT_KNOWN and not self.ready:
+            self.fail(doing, self._heard)
+
+    def refused(self, doing: str, code: int, size: int) -> NoReturn:
+        """Raise for a row that librdkafka itself did not take."""
+        if code in TOO_LARGE:
+            raise too_large(doing, size, self._message_max, servers=self._servers)
+        self.poll(0)
+        self.hear(doing)
+        self.fail(doing, self._reason() or self._problem(code))
+
+    def fail(self, doing: str, problem: Problem) -> NoReturn:
+        """Raise the error that says who must act."""
+        raise fault(doing, problem, transactional_id=self._transactional_id, servers=self._servers)
+
+    def forget(self) -> None:
+        """A transaction was aborted: what failed in it does not count any more."""
+        self._failure = None
+
+    def identity(self, since_us: int) -> tuple[int, int]:
+        """Producer id and epoch, as librdkafka's statistics say them, not before this time of its clock."""
+        deadline = self.deadline()
+        while True:
+            if self._statistics:
+                said = json.loads(self._statistics)
+                eos = said["eos"]
+                if said["ts"] >= since_us and eos["txn_state"] == "InTransaction" and eos["producer_id"] >= 0:
+                    return int(eos["producer_id"]), int(eos["producer_epoch"])
+                self._statistics = b""
+            self.poll(BREATH_MS)
+            self.hear("cannot seal")
+            if time.monotonic() > deadline:
+                self.fail("cannot seal: no producer id was reported", self.timed_out())
+
+    def poll(self, timeout_ms: int) -> None:
+        """Take in what librdkafka has to report; return when there was something, or after the time."""
+        self.library.rd_kafka_poll(self.handle, timeout_ms)
+
+    def waiting(self) -> int:
+        """The rows that the broker does not have yet, and reports that were not heard."""
+        return int(self.library.rd_kafka_outq_len(self.handle))
+
+    def deadline(self) -> float:
+        """The moment up to which brokers are waited for."""
+        return time.monotonic() + self._wait_ms / 1000
+
+    def step(self, deadline: float, most_ms: int = STEP_MS) -> int:
+        """How long the next call may block."""
+        return max(1, min(most_ms, int((deadline - time.monotonic()) * 1000)))
+
+    def timed_out(self) -> Problem:
+        """Nothing came in time. What was heard last says why."""
+        last = f"; the last that was heard: {self._heard.text}" if self._heard is not None else ""
+        return Problem(native.TIMED_OUT, f"no answer within {self._wait_ms / 1000:g} s{last}")
+
+    def _made(self, options: Mapping[str, Option]) -> int:
+        lib = self.library
+        conf = lib.rd_kafka_conf_new()
+        text = ctypes.create_string_buffer(native.TEXT_MAX)
+        try:
+            fill(conf, options)
+            delivery, statistics, error = self._callbacks
+            lib.rd_kafka_conf_set_dr_msg_cb(conf, delivery)
+            lib.rd_kafka_conf_set_stats_cb(conf, statistics)
+            lib.rd_kafka_conf_set_error_cb(conf, error)
+            if "debug" not in options:
+                lib.rd_kafka_conf_set_log_cb(conf, None)  # what matters is raised
+            handle: int | None = lib.rd_kafka_new(native.PRODUCER, conf, text, native.TEXT_MAX)
+        except BaseException:
+            lib.rd_kafka_conf_destroy(conf)
+            raise
+        if handle is None:
+            lib.rd_kafka_conf_destroy(conf)
+            raise InvalidOption(f"kafka: librdkafka refuses the options: {text.value.decode(errors='replace')}")
+        return handle
+
+    def _partitions(self, handle: int, doing: str) -> tuple[int, int]:
+        """What the broker says about a topic: an error, and how many partitions it has."""
+        lib, deadline = self.library, self.deadline()
+        while True:
+            answer = ctypes.POINTER(native.Metadata)()
+            code = lib.rd_kafka_metadata(self.handle, 0, handle, ctypes.byref(answer), self.step(deadline))
+            if not code:
+                break
+            self.poll(BREATH_MS)
+            self.hear(doing)
+            if time.monotonic() > deadline:
+                self.fail(doing, self.timed_out())
+            if code not in (native.TIMED_OUT, native.TRANSPORT):
+                self.fail(doing, self._problem(code))
+        found = answer.contents.topics[0] if answer.contents.topic_cnt else None
+        result = (int(found.err), int(found.partition_cnt)) if found is not None else (native.UNKNOWN_TOPIC, 0)
+        lib.rd_kafka_metadata_destroy(answer)
+        return result
+
+    def _reason(self) -> Problem | None:
+        """Why the transaction failed, if it did. librdkafka says so when asked to begin another."""
+        problem = native.taken(self.library.rd_kafka_begin_transaction(self.handle))
+        return None if problem is None or problem.code == native.WRONG_STATE else problem
+
+    def _problem(self, code: int) -> Problem:
+        return Problem(code, native.text_of(code))
+
+    def _on_failed_delivery(self, _handle: Any, message: Any, _opaque: Any) -> None:
+        failed: Message = message.contents
+        known = self._failure
+        if failed.err and (known is None or known.problem.code in CONSEQUENCES):
+            self._failure = _Failure(self._problem(failed.err), failed.len + failed.key_len)
+
+    def _on_statistics(self, _handle: Any, text: Any, size: int, _opaque: Any) -> int:
+        self._statistics = ctypes.string_at(text, size)
+        return 0
+
+    def _on_error(self, _handle: Any, code: int, text: bytes, _opaque: Any) -> None:
+        if self._heard is None or code != native.ALL_BROKERS_DOWN:
+            self._heard = Problem(code, text.decode(errors="replace"))
