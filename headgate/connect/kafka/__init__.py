@@ -1,0 +1,5 @@
+"""Kafka, as a way in and as a way out.
+
+One rule: a transaction that was sealed can be ended by any process that knows its transactional id, producer id and
+epoch.
+"""

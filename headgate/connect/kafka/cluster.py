@@ -1,0 +1,124 @@
+"""The brokers of one cluster, as one who is asked.
+
+One rule: every request may be repeated. So whatever broke or was busy is asked again, until the deadline of the call.
+"""
+
+import ssl
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from headgate.connect.kafka import requests
+from headgate.connect.kafka.connection import Connection, Deadline, Unreachable
+from headgate.connect.kafka.problems import MOVED, RETRIABLE, KafkaProblem, check
+from headgate.connect.kafka.requests import Call
+from headgate.connect.kafka.security import Security
+from headgate.connect.kafka.shapes import Broker
+from headgate.errors import ExternalError
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 0.005
+LONGEST_PAUSE_S = 0.25
+
+Address = tuple[str, int]
+
+
+class Unfinished(ExternalError):
+    """Asked too early: the brokers have work to do first."""
+
+
+class Cluster:
+    """Connections to brokers, made when they are needed, and who coordinates what, as far as it was asked."""
+
+    def __init__(self, bootstrap: tuple[Address, ...], security: Security, timeout_s: float) -> None:
+        """``timeout_s``: how long a call may take, with all its repeats."""
+        self._bootstrap = bootstrap
+        self._security = security
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._connections: dict[Address, Connection] = {}
+        self._coordinators: dict[tuple[int, str], Broker] = {}
+        self._context: ssl.SSLContext | None = None
+
+    def close(self) -> None:
+        """Let go of all connections. They are made again when they are needed."""
+        with self._lock:
+            for address in list(self._connections):
+                self._drop(address)
+            self._coordinators.clear()
+
+    def until_done(self, attempt: Callable[[Deadline], T], timeout_s: float | None = None) -> T:
+        """Try, and try again while there is time."""
+        with self._lock:
+            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
+            pause = FIRST_PAUSE_S
+            while True:
+                try:
+                    return attempt(deadline)
+                except (Unreachable, Unfinished):
+                    if deadline.remaining() <= pause:
+                        raise
+                except KafkaProblem as problem:
+                    if problem.code not in RETRIABLE or deadline.remaining() <= pause:
+                        raise
+                deadline.pause(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def check_coordinator(self, code: int, doing: str, key: str, kind: int) -> None:
+        """As ``check``, for the answer of a coordinator, who may have been followed by another."""
+        if code in MOVED:
+            self._coordinators.pop((kind, key), None)
+        check(code, doing)
+
+    def find(self, key: str, kind: int, deadline: Deadline) -> Broker:
+        """Who coordinates a transactional id or a group."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        code, broker = self.ask_any(requests.find_coordinator(key, kind), deadline)
+        check(code, f"to find the coordinator of {key}")
+        self._coordinators[kind, key] = broker
+        return broker
+
+    def ask_coordinator(self, key: str, kind: int, call: Call[T], deadline: Deadline) -> T:
+        """Ask the coordinator of a transactional id or a group."""
+        broker = self.find(key, kind, deadline)
+        return self.ask((broker.host, broker.port), call, deadline)
+
+    def ask_any(self, call: Call[T], deadline: Deadline) -> T:
+        """Ask whoever answers first."""
+        candidates = list(dict.fromkeys((*self._connections, *self._bootstrap)))
+        failures = []
+        for number, address in enumerate(candidates):
+            try:
+                return self.ask(address, call, deadline.part(len(candidates) - number))
+            except Unreachable as failure:
+                failures.append(failure)
+        raise failures[-1]
+
+    def ask(self, address: Address, call: Call[T], deadline: Deadline) -> T:
+        """Ask one broker."""
+        try:
+            connection = self._connections.get(address)
+            if connection is None:
+                connection = Connection(*address, self._security, self._tls(), deadline)
+                self._connections[address] = connection
+            return connection.call(call, deadline)
+        except BaseException:
+            self._drop(address)
+            raise
+
+    def _drop(self, address: Address) -> None:
+        """Forget a broker that did not answer, and all that was known to be there."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+        for key, broker in list(self._coordinators.items()):
+            if (broker.host, broker.port) == address:
+                del self._coordinators[key]
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self._context is None and self._security.tls is not None:
+            self._context = self._security.tls.context()
+        return self._context

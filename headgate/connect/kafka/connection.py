@@ -1,0 +1,257 @@
+"""One socket to one broker.
+
+One rule: a connection on which anything went wrong is closed, and is never used again.
+
+An answer must come before the deadline, in the order of the requests. What is not Kafka's protocol is said in one
+line, with the address and what was found there.
+"""
+
+import socket
+import ssl
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+from headgate.connect.kafka import requests
+from headgate.connect.kafka.problems import UNSUPPORTED_SASL_MECHANISM, check, name_of
+from headgate.connect.kafka.requests import Call
+from headgate.connect.kafka.scram import Scram, ScramFailure
+from headgate.connect.kafka.security import Sasl, Security
+from headgate.connect.kafka.wire import Malformed, Reader, Writer
+from headgate.errors import ExternalError, InvalidOption, UserError
+
+T = TypeVar("T")
+
+CLIENT_ID = "headgate"
+DEFAULT_PORT = 9092
+ANSWER_MAX = 100_000_000
+"""Bytes. No answer to what is asked here comes near."""
+TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake of TLS begin."""
+
+
+class Unreachable(ExternalError):
+    """A broker cannot be reached, or a connection broke: whether a request was carried out is not known."""
+
+
+class Deadline:
+    """A moment after which nobody waits."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds that are left, never below 0."""
+        return max(0.0, self._end - time.monotonic())
+
+    def part(self, of: int) -> "Deadline":
+        """A share of what is left: one of ``of`` equal parts."""
+        return Deadline(self.remaining() / max(1, of))
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not past the end."""
+        time.sleep(min(seconds, self.remaining()))
+
+
+def addresses(servers: str) -> tuple[tuple[str, int], ...]:
+    """Read ``host:port,host:port``. Without a port it is 9092."""
+    found = []
+    for entry in servers.split(","):
+        text = entry.strip().rpartition("://")[2]
+        if not text:
+            continue
+        host, colon, port = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            host, port = text, str(DEFAULT_PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            raise InvalidOption(f"kafka: {entry.strip()!r} is no server: give host:port")
+        found.append((host, int(port)))
+    if not found:
+        raise InvalidOption("kafka: no server is given: give host:port,host:port")
+    return tuple(found)
+
+
+class Connection:
+    """A connection that has logged in and knows what the broker understands."""
+
+    def __init__(
+        self, host: str, port: int, security: Security, context: ssl.SSLContext | None, deadline: Deadline
+    ) -> None:
+        """Connect. ``context``: what ``security.tls`` makes, if it has any."""
+        self.address = f"{host}:{port}"
+        self._security = security
+        self._correlation = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._answered = False
+        """Whether the broker has answered anything that needs no hint about its security."""
+        self._socket = self._connect(host, port, deadline)
+        try:
+            if context is not None:
+                self._socket = self._wrapped(context, host, deadline)
+            code, self._versions = self._exchange(requests.api_versions(), deadline)
+            check(code, f"to say what {self.address} understands")
+            if security.sasl is not None:
+                self._log_in(security.sasl, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the socket. A repeat does nothing."""
+        self._socket.close()
+
+    def call(self, call: Call[T], deadline: Deadline) -> T:
+        """Ask, and wait for the answer."""
+        lowest, highest = self._versions.get(call.key, (0, -1))
+        if not lowest <= call.version <= highest:
+            raise UserError(
+                f"Kafka at {self.address} does not understand {call.name} version {call.version}: "
+                "use a broker of Kafka 3.0 or newer"
+            )
+        answer = self._exchange(call, deadline)
+        self._answered = True
+        return answer
+
+    def _exchange(self, call: Call[T], deadline: Deadline) -> T:
+        try:
+            return self._decoded(call, self._answer_to(call, deadline))
+        except BaseException:  # also when interrupted: the next answer would be this one's
+            self.close()
+            raise
+
+    def _answer_to(self, call: Call[T], deadline: Deadline) -> bytes:
+        self._correlation = (self._correlation + 1) % 2**31
+        header = Writer().int16(call.key).int16(call.version).int32(self._correlation).classic_string(CLIENT_ID)
+        if call.flexible:
+            header.tags()
+        request = header.raw(call.body).done()
+        try:
+            self._socket.settimeout(max(deadline.remaining(), 0.001))
+            self._socket.sendall(Writer().int32(len(request)).raw(request).done())
+            size = self._size(self._received(4, deadline))
+            return self._received(size, deadline)
+        except TimeoutError as error:
+            hint = "" if self._answered else ": is it a broker's port, and is security.protocol right?"
+            raise Unreachable(
+                f"Kafka at {self.address} did not answer {call.name} within {deadline.seconds:g} s{hint}"
+            ) from error
+        except ssl.SSLError as error:
+            raise UserError(
+                f"Kafka at {self.address} refused the TLS connection: {error.reason or 'no reason given'}: "
+                "check ssl.certificate.location and ssl.key.location"
+            ) from error
+        except OSError as error:
+            raise self._closed(error.strerror or str(error)) from error
+
+    def _decoded(self, call: Call[T], answer: bytes) -> T:
+        try:
+            reader = Reader(answer)
+            reader.expect_int32(self._correlation)
+            if call.flexible:
+                reader.tags()
+            decoded = call.read(reader)
+            reader.end()
+        except Malformed as error:
+            raise UserError(
+                f"{self.address} did not answer {call.name} as Kafka does ({error}): give the port of a broker"
+            ) from error
+        return decoded
+
+    def _size(self, prefix: bytes) -> int:
+        if prefix == b"HTTP":
+            raise UserError(f"{self.address} is an HTTP server: give the port of a Kafka broker")
+        if prefix[:2] in TLS_RECORDS:
+            raise UserError(f"{self.address} expects TLS: set security.protocol to SSL or SASL_SSL")
+        size = int.from_bytes(prefix, "big", signed=True)
+        if not 4 <= size <= ANSWER_MAX:
+            raise UserError(f"{self.address} did not answer as Kafka does: give the port of a broker")
+        return size
+
+    def _received(self, size: int, deadline: Deadline) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            remaining = deadline.remaining()
+            if remaining == 0:
+                raise TimeoutError
+            self._socket.settimeout(remaining)
+            part = self._socket.recv(min(size - len(parts), 1 << 20))
+            if not part:
+                raise self._closed("no more data")
+            parts += part
+        return bytes(parts)
+
+    def _closed(self, reason: str) -> Unreachable:
+        hint = "" if self._answered else f": is security.protocol {self._security.protocol} right for this port?"
+        return Unreachable(f"Kafka at {self.address} closed the connection ({reason}){hint}")
+
+    def _connect(self, host: str, port: int, deadline: Deadline) -> socket.socket:
+        try:
+            found = socket.create_connection((host, port), timeout=max(deadline.remaining(), 0.001))
+        except TimeoutError as error:
+            raise Unreachable(f"Kafka at {self.address} cannot be reached within {deadline.seconds:g} s") from error
+        except OSError as error:
+            raise Unreachable(f"Kafka at {self.address} cannot be reached: {error.strerror or error}") from error
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return found
+
+    def _wrapped(self, context: ssl.SSLContext, host: str, deadline: Deadline) -> ssl.SSLSocket:
+        self._socket.settimeout(max(deadline.remaining(), 0.001))
+        try:
+            return context.wrap_socket(self._socket, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            raise UserError(
+                f"Kafka at {self.address} shows a certificate that is not trusted: {error.verify_message}: "
+                "check ssl.ca.location and the name of the server"
+            ) from error
+        except TimeoutError as error:
+            raise Unreachable(
+                f"Kafka at {self.address} did not finish the TLS handshake within {deadline.seconds:g} s: "
+                "is it a port with TLS?"
+            ) from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as error:
+            raise self._closed("in the TLS handshake") from error
+        except ssl.SSLError as error:
+            raise UserError(
+                f"Kafka at {self.address} cannot agree on TLS: {error.reason or 'no reason given'}: "
+                "check security.protocol and the ssl options"
+            ) from error
+        except OSError as error:
+            raise self._closed(error.strerror or str(error)) from error
+
+    def _log_in(self, sasl: Sasl, deadline: Deadline) -> None:
+        code, offered = self._exchange(requests.sasl_handshake(sasl.mechanism), deadline)
+        if code == UNSUPPORTED_SASL_MECHANISM:
+            raise UserError(
+                f"Kafka at {self.address} does not take {sasl.mechanism}: "
+                f"set sasl.mechanism to one of {', '.join(sorted(offered)) or 'its own'}"
+            )
+        if code != 0:
+            raise UserError(f"Kafka at {self.address} takes no login: {name_of(code)}: check security.protocol")
+        if sasl.mechanism == "PLAIN":
+            self._authenticate(sasl, f"\0{sasl.username}\0{sasl.password}".encode(), deadline)
+            return
+        scram = Scram(sasl.mechanism, sasl.username, sasl.password)
+        try:
+            proof = scram.final(self._authenticate(sasl, scram.first(), deadline))
+            scram.verify(self._authenticate(sasl, proof, deadline))
+        except ScramFailure as error:
+            raise UserError(f"Kafka at {self.address}: the login of {sasl.username} failed: {error}") from error
+
+    def _authenticate(self, sasl: Sasl, message: bytes, deadline: Deadline) -> bytes:
+        code, reason, answer = self._exchange(requests.sasl_authenticate(message), deadline)
+        if code != 0:
+            raise UserError(
+                f"Kafka at {self.address} refused the login of {sasl.username} ({reason or name_of(code)}): "
+                "check sasl.username and sasl.password"
+            )
+        return answer
