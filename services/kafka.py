@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from services.jars import java
+from services.kafka_fence import LOG_SETTINGS, FencingController, was_killed
 from services.server import HOST, Server, ServiceError, free_port, wait_until
 from services.tls import Certificates
 
@@ -31,9 +32,8 @@ _FIXED = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.max.timeout.ms": str(7 * 24 * 60 * 60 * 1000),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # A killed broker comes back when its old registration has run out, so that runs out sooner than after 9 s.
-    "broker.session.timeout.ms": "4000",
-    "broker.heartbeat.interval.ms": "500",
+    # A broker that is paused or waits for a processor is not declared gone. A killed one is, by `FencingController`.
+    "broker.session.timeout.ms": str(60 * 60 * 1000),
     # One node holds each internal topic alone, in few partitions.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
@@ -91,6 +91,7 @@ class Kafka(Server):
         self.users = {user: password, **(users or {})}
         self.authorizer = authorizer
         self.certificates = Certificates(self.directory / "tls") if tls else None
+        self._data = self.directory / "data"
         self._properties = dict(properties or {})
         self._internal_port = free_port()
         self._controller_port = free_port()
@@ -151,28 +152,15 @@ class Kafka(Server):
             self.certificates.make()
         settings = self.directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
-        if (self.directory / "data" / "meta.properties").exists():
-            return
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # A dash at the front would be read as an option.
-        arguments = ["format", "--cluster-id", cluster.replace("-", "_"), "--config", str(settings)]
-        if self.sasl == "SCRAM-SHA-256":
-            for user, password in self.users.items():
-                arguments += ["--add-scram", f"SCRAM-SHA-256=[name={user},password={password}]"]
-        done = subprocess.run(
-            java(self.name, "kafka.tools.StorageTool", *arguments, heap="256m"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            raise ServiceError(f"kafka cannot format {self.directory}: {lines[0] if lines else 'it wrote nothing'}")
+        if was_killed(self._data):
+            with FencingController(self.directory, self._data, self._controller_port) as controller:
+                controller.kill()
+        if not (self._data / "meta.properties").exists():
+            self._format(settings)
 
     def command(self) -> list[str]:
         """The broker."""
-        return java(self.name, "kafka.Kafka", str(self.directory / "server.properties"))
+        return java(self.name, "kafka.Kafka", str(self.directory / "server.properties"), options=(LOG_SETTINGS,))
 
     def ready(self) -> bool:
         """Whether it gives metadata to the super user, and every partition has a leader."""
@@ -184,6 +172,24 @@ class Kafka(Server):
         return bool(metadata.brokers) and all(
             partition.leader >= 0 for topic in metadata.topics.values() for partition in topic.partitions.values()
         )
+
+    def _format(self, settings: Path) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A dash at the front would be read as an option.
+        arguments = ["format", "--cluster-id", cluster.replace("-", "_"), "--config", str(settings)]
+        if self.sasl == "SCRAM-SHA-256":
+            for user, password in self.users.items():
+                arguments += ["--add-scram", f"SCRAM-SHA-256=[name={user},password={password}]"]
+        done = subprocess.run(
+            java(self.name, "kafka.tools.StorageTool", *arguments, heap="256m", options=(LOG_SETTINGS,)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            raise ServiceError(f"kafka cannot format {self.directory}: {lines[0] if lines else 'it wrote nothing'}")
 
     @property
     def _protocol(self) -> str:
@@ -198,7 +204,7 @@ class Kafka(Server):
             "advertised.listeners": f"CLIENT://{client},INTERNAL://{internal}",
             "listener.security.protocol.map": f"CLIENT:{self._protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.quorum.voters": f"1@{controller}",
-            "log.dirs": str(self.directory / "data"),
+            "log.dirs": str(self._data),
         }
         if self.certificates is not None:
             settings |= {
