@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headgate.connect.kafka import requests
-from headgate.connect.kafka.connection import Connection, Deadline, Unreachable
+from headgate.connect.kafka.connection import Connection, Deadline, TimedOut, Unreachable
 from headgate.connect.kafka.problems import MOVED, RETRIABLE, KafkaProblem, check
 from headgate.connect.kafka.requests import Call
 from headgate.connect.kafka.security import Security
@@ -49,19 +49,21 @@ class Cluster:
             self._coordinators.clear()
 
     def until_done(self, attempt: Callable[[Deadline], T], timeout_s: float | None = None) -> T:
-        """Try, and try again while there is time."""
+        """Try, and try again while there is time. Then the last error is raised that says more than that time is up."""
         with self._lock:
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
             pause = FIRST_PAUSE_S
+            told: ExternalError | None = None
             while True:
                 try:
                     return attempt(deadline)
-                except (Unreachable, Unfinished):
-                    if deadline.remaining() <= pause:
+                except (Unreachable, Unfinished, KafkaProblem) as problem:
+                    if isinstance(problem, KafkaProblem) and problem.code not in RETRIABLE:
                         raise
-                except KafkaProblem as problem:
-                    if problem.code not in RETRIABLE or deadline.remaining() <= pause:
-                        raise
+                    if told is None or not isinstance(problem, TimedOut):
+                        told = problem
+                if deadline.remaining() <= pause:
+                    raise told
                 deadline.pause(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 

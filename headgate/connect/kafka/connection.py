@@ -34,6 +34,10 @@ class Unreachable(ExternalError):
     """A broker cannot be reached, or a connection broke: whether a request was carried out is not known."""
 
 
+class TimedOut(Unreachable):
+    """As that: nothing came before the deadline."""
+
+
 class Deadline:
     """A moment after which nobody waits."""
 
@@ -142,7 +146,7 @@ class Connection:
             return self._received(size, deadline)
         except TimeoutError as error:
             hint = "" if self._answered else ": is it a broker's port, and is security.protocol right?"
-            raise Unreachable(
+            raise TimedOut(
                 f"Kafka at {self.address} did not answer {call.name} within {deadline.seconds:g} s{hint}"
             ) from error
         except ssl.SSLError as error:
@@ -198,9 +202,10 @@ class Connection:
         try:
             found = socket.create_connection((host, port), timeout=max(deadline.remaining(), 0.001))
         except TimeoutError as error:
-            raise Unreachable(f"Kafka at {self.address} cannot be reached within {deadline.seconds:g} s") from error
-        except OSError as error:
-            raise Unreachable(f"Kafka at {self.address} cannot be reached: {error.strerror or error}") from error
+            raise TimedOut(f"Kafka at {self.address} cannot be reached within {deadline.seconds:g} s") from error
+        except (OSError, UnicodeError) as error:  # a name can be such that nobody can even be asked for it
+            reason = getattr(error, "strerror", None) or error
+            raise Unreachable(f"Kafka at {self.address} cannot be reached: {reason}") from error
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return found
 
@@ -214,7 +219,7 @@ class Connection:
                 "check ssl.ca.location and the name of the server"
             ) from error
         except TimeoutError as error:
-            raise Unreachable(
+            raise TimedOut(
                 f"Kafka at {self.address} did not finish the TLS handshake within {deadline.seconds:g} s: "
                 "is it a port with TLS?"
             ) from error
