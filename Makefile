@@ -14,10 +14,10 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 PYTEST_FLAGS := -n 2 --dist loadfile --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup services demo test check bench lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make .venv from the lock file, and see that Java is there
 	@sh scripts/ensure_java.sh
@@ -34,15 +34,18 @@ $(INSTALLED): $(LOCKED) pyproject.toml
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
+services: ## Install the servers that tests and examples start
+	@sh scripts/ensure_services.sh
+
 demo: setup ## Run the demo
 	@$(BIN)/headgate demo
 
 check: setup ## Lint, formatting and types
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check
-	@$(BIN)/mypy --strict --no-error-summary headgate tests $(wildcard bench)
+	@$(BIN)/mypy --strict --no-error-summary headgate tests services $(wildcard bench examples)
 
-test: check ## Run check, then every test
+test: check services ## Run check, then every test
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
 bench: setup ## Measure
@@ -58,4 +61,4 @@ lock: ## Write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer
 
 clean: ## Remove .venv, caches and build output
 	rm -rf $(VENV) build dist headgate.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
-	find headgate tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find headgate tests services bench examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

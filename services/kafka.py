@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from services.jars import java
 from services.kafka_fence import LOG_SETTINGS, FencingController, was_killed
-from services.server import HOST, Server, ServiceError, free_port, wait_until
+from services.server import HOST, Server, ServiceError, first_line, free_port, wait_until
 from services.tls import Certificates
 
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256"]
@@ -160,7 +160,7 @@ class Kafka(Server):
 
     def command(self) -> list[str]:
         """The broker."""
-        return java(self.name, "kafka.Kafka", str(self.directory / "server.properties"), options=(LOG_SETTINGS,))
+        return java(self.name, "kafka.Kafka", str(self.directory / "server.properties"), options=self._options)
 
     def ready(self) -> bool:
         """Whether it gives metadata to the super user, and every partition has a leader."""
@@ -181,15 +181,19 @@ class Kafka(Server):
             for user, password in self.users.items():
                 arguments += ["--add-scram", f"SCRAM-SHA-256=[name={user},password={password}]"]
         done = subprocess.run(
-            java(self.name, "kafka.tools.StorageTool", *arguments, heap="256m", options=(LOG_SETTINGS,)),
+            java(self.name, "kafka.tools.StorageTool", *arguments, heap="256m", options=self._options),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            raise ServiceError(f"kafka cannot format {self.directory}: {lines[0] if lines else 'it wrote nothing'}")
+            raise ServiceError(f"kafka cannot format {self.directory}: {first_line(done.stderr or done.stdout)}")
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        # Native code is unpacked among the server's own files, because a killed server cannot delete it.
+        return LOG_SETTINGS, f"-Djava.io.tmpdir={self.directory}"
 
     @property
     def _protocol(self) -> str:

@@ -67,7 +67,7 @@ class FencingController(Server):
         """
         text = self.log.read_text(errors="replace")
         states = _FENCED.findall(text)
-        if _ACTIVE not in text or not states or states[-1] == "-1":
+        if _ACTIVE not in text or states[-1:] == ["-1"]:
             return False
         size = sum(file.stat().st_size for file in self._data.glob("__cluster_metadata-0/*.log"))
         if self._size < 0:

@@ -9,6 +9,7 @@ its own, and a watchdog ends it when the starting process is gone, however that 
 import contextlib
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,6 +48,19 @@ def free_port() -> int:
         if _is_free(port) and _reserve(port):
             return port
     raise ServiceError("no free port on the loopback: too many servers run here")
+
+
+def find_program(name: str) -> str:
+    """The path of an installed program. `ServiceError` when it is missing."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
+    if found is None:
+        raise ServiceError(f"{name} is not installed: run `make services`")
+    return found
+
+
+def first_line(text: str) -> str:
+    """The first line with something on it, for an error message of one line."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it wrote nothing")
 
 
 def _is_free(port: int) -> bool:
