@@ -1,0 +1,25 @@
+"""Where a server is, and who asks.
+
+One rule: the password is shown nowhere.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database of a server. All checked by ``build``."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    database: str
+    ssl_ca: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = None
+    ssl_verify_identity: bool = True
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"{self.user}@{self.host}:{self.port}/{self.database}"

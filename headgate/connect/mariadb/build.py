@@ -1,0 +1,132 @@
+"""What users call.
+
+One rule: all that can be judged without the server is judged here, before anything runs.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from headgate.connect.mariadb.address import Address
+from headgate.errors import InvalidOption
+from headgate.sink.api import TwoPhaseSink
+from headgate.values import count
+
+
+def sink(
+    host: str = "localhost",
+    port: int = 3306,
+    user: str = "",
+    password: str = "",
+    database: str = "",
+    *,
+    table: str,
+    key: Sequence[str] | None = None,
+    lanes: int = 2,
+    ssl_ca: str | None = None,
+    ssl_cert: str | None = None,
+    ssl_key: str | None = None,
+    ssl_verify_identity: bool = True,
+) -> TwoPhaseSink:
+    """Write to a table, exactly once: rows wait in files, and are loaded after their checkpoint is complete.
+
+    ``table``: an InnoDB table of ``database`` that is there already, with a column for each column of the rows. Names
+    are compared without regard to case. Columns that the rows do not have get their default.
+    ``key``: the columns of a primary key or unique index. A row then takes the place of an earlier one with its key.
+    Without it rows are added, and a row that the table refuses stops the job.
+    ``lanes``: so many transactions are applied side by side by each commit. What one commit applies becomes visible
+    lane by lane. Rows of one key stay in one lane.
+    ``ssl_ca``: a file with the authority that signed the server's certificate: TLS is used, and the certificate is
+    checked, with the host's name unless ``ssl_verify_identity=False``. ``ssl_cert``, ``ssl_key``: files for a client
+    that shows a certificate of its own.
+
+    The applied commits are noted in the table ``headgate_applied``, which is made when it is not there. Timestamps are
+    written as UTC. The server's outage only delays a commit, however long it is.
+    """
+    _need_client()
+    from headgate.connect.mariadb.sink import MariaDBSink  # noqa: PLC0415 - only with the client
+
+    address = _address("sink", host, port, user, password, database, ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
+    columns = _key(key)
+    return MariaDBSink(address, _table("sink", table), columns, count(lanes, name="lanes", example=2, least=1))
+
+
+def xa(
+    host: str = "localhost",
+    port: int = 3306,
+    user: str = "",
+    password: str = "",
+    database: str = "",
+    *,
+    table: str,
+    ssl_ca: str | None = None,
+    ssl_cert: str | None = None,
+    ssl_key: str | None = None,
+    ssl_verify_identity: bool = True,
+) -> TwoPhaseSink:
+    """Write to a table, exactly once: rows are loaded by each batch into prepared XA transactions.
+
+    Options as for ``sink``. Needs MariaDB 10.5 or MySQL 8.0, where a prepared transaction outlives its connection and
+    the server. A prepared transaction keeps its locks until its checkpoint is complete, so rows are only added. What
+    one commit shows becomes visible transaction by transaction. Commits are noted in the tables ``headgate_commits``
+    and ``headgate_applied``, which are made when they are not there.
+    """
+    _need_client()
+    from headgate.connect.mariadb.xa import XASink  # noqa: PLC0415 - only with the client
+
+    address = _address("xa", host, port, user, password, database, ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
+    return XASink(address, _table("xa", table))
+
+
+def _need_client() -> None:
+    if find_spec("pymysql") is None:
+        raise InvalidOption("mariadb needs pymysql: pip install 'headgate[mariadb]'")
+
+
+def _address(  # one argument for each option of the users' functions
+    what: str,
+    host: object,
+    port: object,
+    user: object,
+    password: object,
+    database: object,
+    ssl_ca: str | None,
+    ssl_cert: str | None,
+    ssl_key: str | None,
+    ssl_verify_identity: bool,  # noqa: FBT001 - as above
+) -> Address:
+    given = (("host", host, "db.example.org"), ("user", user, "etl"), ("database", database, "shop"))
+    names = [_name(f"mariadb.{what}", name, value, example) for name, value, example in given]
+    if not isinstance(password, str):
+        raise InvalidOption(f"mariadb.{what}: the password is no text: write password='...'")
+    number = count(port, name="port", example=3306, least=1)
+    if number > 65_535:
+        raise InvalidOption(f"mariadb.{what}: port={port} is too high: write port=3306")
+    if ssl_key is not None and ssl_cert is None:
+        raise InvalidOption(f"mariadb.{what}: ssl_key goes with ssl_cert: give both, or none")
+    if ssl_cert is not None and ssl_ca is None:
+        raise InvalidOption(f"mariadb.{what}: ssl_cert goes with ssl_ca: say which authority the server has")
+    return Address(names[0], number, names[1], password, names[2], ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
+
+
+def _name(what: str, option: str, value: object, example: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidOption(f"{what}: {option}={value!r} is no name: write {option}={example!r}")
+    return value
+
+
+def _table(what: str, table: object) -> str:
+    name = _name(f"mariadb.{what}", "table", table, "orders")
+    if len(name) > 64:
+        raise InvalidOption(f"mariadb.{what}: table={table!r} is too long for a name: MariaDB has up to 64 characters")
+    return name
+
+
+def _key(key: object) -> tuple[str, ...]:
+    if key is None:
+        return ()
+    names = [] if isinstance(key, str) or not isinstance(key, Sequence) else [*key]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InvalidOption(f"mariadb.sink: key={key!r} is no list of columns: write key=['id'], or leave it out")
+    if len({name.casefold() for name in names}) != len(names):
+        raise InvalidOption(f"mariadb.sink: key={key!r} names a column twice: write each once")
+    return tuple(names)
