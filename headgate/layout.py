@@ -9,6 +9,7 @@ what Headgate writes there (a rewritten position, a last batch) is of a batch th
     offsets/<batch>                  version, metadata (watermark, conf), then one line for each source
     commits/<batch>                  version, then metadata (watermark, the ids of the state's versions)
     sources/**                       what some sources keep for themselves
+    sources/headgate/<uid>.<n>       what Headgate remembers for a source: the one with the highest number counts
     state/<operator>/_metadata/**    the operator's shape
     state/<operator>/<partition>/[<store>/]
         <version>_<id>.changelog     RocksDB: what changed in one version
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from headgate.core.ids import NO_BATCH, Batch, ChannelId
 from headgate.errors import BadStorage
@@ -147,6 +149,31 @@ def move_positions(
         lines.append(line)
     _write_offsets(query, batch, Offsets(offsets.version, offsets.metadata, tuple(lines)))
     return [f"offsets/{batch}"]
+
+
+def remembered(query: Path, uid: str) -> str | None:
+    """What a source remembers beside its offset."""
+    last = _last_memory(query, uid)
+    return None if last is None else _memory(query, uid, last).read_text(encoding="utf-8")
+
+
+def remember(query: Path, uid: str, text: str) -> None:
+    """Keep it for a source. What was kept before stays: a checkpoint may name it."""
+    path = _memory(query, uid, (_last_memory(query, uid) or 0) + 1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)
+
+
+def _memory(query: Path, uid: str, number: int) -> Path:
+    return query / "sources" / "headgate" / f"{quote(uid, safe='')}.{number}"
+
+
+def _last_memory(query: Path, uid: str) -> int | None:
+    beginning = _memory(query, uid, 0).name.removesuffix("0")
+    found = [path.name.removeprefix(beginning) for path in (query / "sources" / "headgate").glob("*")]
+    return max((int(number) for number in found if number.isdecimal()), default=None)
 
 
 def plan_last_batch(query: Path) -> None:

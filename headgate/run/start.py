@@ -113,12 +113,14 @@ def plan_job(job: Job, spark: SparkSession) -> tuple[Plan, dict[str, Analysis]]:
 @contextlib.contextmanager
 def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> Iterator[SparkSession]:
     """The Spark session for a job: the user's own if there is one, else one that ends with the job."""
+    parts = [node.what for node in job.freeze() if isinstance(node.what, Source | TwoPhaseSink)]
     made = session.build_session(
         job.name,
         master=options.master or job.master,
         conf={**job.spark_conf, **options.conf},
         existing=spark,
         state=job.state or backends.rocksdb(),
+        packages=dict.fromkeys(package for part in parts for package in part.packages),
     )
     try:
         yield made
@@ -175,6 +177,9 @@ def _run(
     beginning: preflight.Beginning,
 ) -> Result:
     planned, known = plan_job(job, spark)
+    for node in job.freeze():
+        if isinstance(node.what, Source):
+            node.what.open()
     sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
     staged = _working_root(job, store) / "staged"
     timeout_ms = to_core(job.checkpoint, job.restart).timeout_ms

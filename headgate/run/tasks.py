@@ -291,6 +291,7 @@ class Tasks:
             output_mode=task.output_mode,
             trigger_ms=self._trigger_ms(task),
             stateful=sum(self._analysis[node.uid].stateful for node in task.trunk),
+            check=lambda: _check_sources(sources, directory),
         )
 
     def _sources(self, task: PlannedTask) -> list[tuple[str, Source]]:
@@ -381,6 +382,19 @@ class Tasks:
             self._tell(Note(kind, {"task": task, "value": value, "about": about}))
 
         return measure
+
+
+def _check_sources(sources: list[tuple[str, Source]], query: Path) -> None:
+    """Let every source of a task say whether it can go on, and keep what it must remember."""
+    last = layout.committed(query)
+    standing: list[str | None] = [None] * len(sources)
+    if last != NO_BATCH:
+        standing[:] = layout.read_offsets(query, last).of_sources()
+    for (uid, source), offset in zip(sources, standing, strict=True):
+        before = layout.remembered(query, uid)
+        now = source.check(offset, before)
+        if now is not None and now != before:
+            layout.remember(query, uid, now)
 
 
 def _pair(inputs: tuple[Channel, ...], held: tuple[InFlight, ...]) -> list[tuple[Channel, InFlight]]:

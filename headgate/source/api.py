@@ -32,6 +32,34 @@ class Source(ABC):
         initial one only if there is none.
         """
 
+    def open(self) -> None:  # noqa: B027 - most sources need nothing to be there
+        """Check that the source can work: that the other side answers, and has what will be read.
+
+        When: once per process, before any query starts and before anything in the storage changes. Where: on the
+        driver. What cannot work is refused here, within seconds: with a ``UserError``, or an ``ExternalError`` if
+        another system is away.
+        """
+
+    def check(self, offset: str | None, remembered: str | None) -> str | None:  # noqa: ARG002 - for those who override it
+        """Check that the source can be read on from ``offset``, and return what it must remember.
+
+        ``offset`` is where the last committed batch ended, as in Spark's offset log; None: there is no such batch.
+        ``remembered`` is what the source returned here before. It is kept beside the offset, so that a checkpoint
+        brings back both; None: there is nothing.
+
+        When: each time the task's query starts, and so again after every crash and restore, just before ``load``.
+        Where: on the driver. A ``UserError`` ends the job; after an ``ExternalError`` the restart strategy decides.
+        """
+        return remembered
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Maven coordinates (``group:artifact:version``) of what Spark's processes need for this source. Mostly none.
+
+        Each means one jar. Asked on the driver before there is a Spark session.
+        """
+        return ()
+
     @abstractmethod
     def describe(self) -> str:
         """Say in a few words what this is and where, for ``headgate plan``. May run without Spark, and at any time."""

@@ -72,6 +72,8 @@ class Work:
     trigger_ms: int | None
     stateful: int
     """How many stateful operators there are."""
+    check: Callable[[], None] = lambda: None
+    """See that all inputs can be read on from where the task stands. Once, before anything else."""
 
 
 class Stopped(Exception):
@@ -124,6 +126,7 @@ class Query:
         """Bring the query up. With ``skip``, run the batch that was under way without its input first."""
         work = self.work
         try:
+            work.check()
             self._commit_through(layout.committed(work.directory), tell=False)
             if skip and layout.planned(work.directory) > layout.committed(work.directory):
                 self._leave_out(layout.planned(work.directory))

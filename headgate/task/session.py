@@ -7,12 +7,13 @@ overridden; what only costs speed is left as the user wants it.
 that lives and dies with this one: it ends when its standard input does.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -24,12 +25,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.task import packages as jars
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file. Built from ``java/src``."""
 
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 _HADOOP = "spark.hadoop."
+_CLASS_PATHS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+"""Where users say which jars there are."""
 
 NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -83,9 +87,17 @@ class StateBackend(Protocol):
 
 
 def settings_for(
-    job_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, state: StateBackend
+    job_name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    state: StateBackend,
+    beside: Sequence[Path] = (),
 ) -> dict[str, str]:
-    """All settings of a session: the user's, what Headgate needs, and what it prefers where the user says nothing."""
+    """All settings of a session: the user's, what Headgate needs, and what it prefers where the user says nothing.
+
+    ``beside`` has the jars that all of Spark's processes need beside our own.
+    """
     conf = conf or {}
     chosen = _master(master, conf)
     for key, value in conf.items():
@@ -95,9 +107,9 @@ def settings_for(
     _refuse_contradiction(conf, {**needed, **state.conf}, state)
     settings = {"spark.app.name": job_name, **PREFERRED, **conf, **needed, **state.conf, "spark.master": chosen}
     # The driver needs the file system before it loads jars. Executors elsewhere are sent it.
-    settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), os.pathsep)
+    settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), beside, os.pathsep)
     if not _in_one_process(chosen):
-        settings["spark.jars"] = _joined(conf.get("spark.jars"), ",")
+        settings["spark.jars"] = _joined(conf.get("spark.jars"), beside, ",")
     return settings
 
 
@@ -108,19 +120,28 @@ def build_session(
     conf: Mapping[str, str] | None = None,
     existing: SparkSession | None = None,
     state: StateBackend,
+    packages: Iterable[str] = (),
 ) -> SparkSession:
-    """A session for a job: the user's own if there is one, with what can still be set in it, else a new one."""
+    """A session for a job: the user's own if there is one, with what can still be set in it, else a new one.
+
+    ``packages`` has the Maven coordinates of what the job's sources and sinks need. A user who names a jar of the same
+    package gets that one.
+    """
     if remote := os.environ.get("SPARK_REMOTE"):
         raise InvalidOption(f"SPARK_REMOTE={remote} is for Spark Connect, which Headgate cannot use: unset it")
     if existing is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing else tells
         existing = SparkSession.builder.getOrCreate()
     if existing is not None:
+        _refuse_without(existing, packages)
         return _adopt(existing, job_name, master, conf or {}, state)
-    settings = settings_for(job_name, master=master, conf=conf, state=state)
+    said = " ".join((conf or {}).get(key, "") for key in _CLASS_PATHS)
+    beside = jars.resolve(package for package in packages if jars.artifact(package) not in said)
+    settings = settings_for(job_name, master=master, conf=conf, state=state, beside=beside)
     chosen = settings["spark.master"]
     _set_environment(chosen, settings.get("spark.pyspark.python"))
     if _misses_jar():
         settings = {key: value for key, value in settings.items() if FILE_SYSTEM.get(key) != value}
+    _bring_along(beside)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -166,6 +187,54 @@ def _adopt(
     if _on_this_machine(its_master) and shutil.which(context.pythonExec) != sys.executable:
         context.pythonExec = sys.executable
     return session
+
+
+# -- jars ------------------------------------------------------------------------------------------------------------
+
+
+def _refuse_without(session: SparkSession, packages: Iterable[str]) -> None:
+    """A session that runs has its jars, or it has not: one that only some processes have helps nobody."""
+    if type(session).__module__.startswith("pyspark.sql.connect") or session.sparkContext._jsc is None:  # noqa: SLF001
+        return  # Refused for better reasons.
+    conf = session.sparkContext.getConf()
+    there = " ".join([*(conf.get(key, "") or "" for key in _CLASS_PATHS), *_class_path()])
+    missing = [package for package in packages if jars.artifact(package) not in there]
+    if missing:
+        raise InvalidOption(
+            f"the Spark session has no {', '.join(jars.artifact(package) for package in missing)}: make it with "
+            f"spark.jars.packages={','.join(missing)}, or let Headgate make the session, which fetches what fits"
+        )
+
+
+def _bring_along(beside: Sequence[Path]) -> None:
+    """Spark's driver process may run already, from an earlier session: it takes more jars, as Spark's own start does.
+
+    Executors are sent them with each new session.
+    """
+    jvm = SparkContext._jvm  # noqa: SLF001 - nothing else has the class loader
+    if jvm is None:
+        return
+    there = " ".join(_class_path())
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in beside:
+        if jar.name not in there:
+            try:
+                loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+            except Py4JError as error:
+                raise InvalidOption(
+                    f"Spark's driver process runs already and has no {jar.name}: start this job in a process of its own"
+                ) from error
+
+
+def _class_path() -> list[str]:
+    """Where Spark's driver process looks for classes, beside what PySpark brings."""
+    jvm = SparkContext._jvm  # noqa: SLF001 - as above
+    if jvm is None:
+        return []
+    found = [str(jvm.java.lang.System.getProperty("java.class.path"))]
+    with contextlib.suppress(Py4JError):  # It has another kind of class loader.
+        found += [str(url.toString()) for url in jvm.java.lang.Thread.currentThread().getContextClassLoader().getURLs()]
+    return found
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
@@ -227,8 +296,8 @@ def _on_this_machine(master: str) -> bool:
     return master.startswith("local")
 
 
-def _joined(given: str | None, separator: str) -> str:
-    return f"{given}{separator}{JAR}" if given else str(JAR)
+def _joined(given: str | None, beside: Sequence[Path], separator: str) -> str:
+    return separator.join([*([given] if given else []), str(JAR), *(str(jar) for jar in beside)])
 
 
 def _first_line(error: Exception) -> str:

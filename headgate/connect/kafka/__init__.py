@@ -3,3 +3,7 @@
 One rule: a transaction that was sealed can be ended by any process that knows its transactional id, producer id and
 epoch.
 """
+
+from headgate.connect.kafka.source import source
+
+__all__ = ["source"]

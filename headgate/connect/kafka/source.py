@@ -1,0 +1,303 @@
+"""Kafka as a way in, through Spark's own connector.
+
+One rule: where the job stands is the offset in Spark's log, and so in the checkpoint; what stands in a consumer group
+is for people who look, and nothing depends on it. Before a query goes on from an offset it is seen that the topic is
+the one that it was, and still has everything from there on.
+
+What the source remembers beside the offset: the id and the number of partitions of each topic, and, if it is bounded,
+where each partition ended at the first start. It is kept with the checkpoint.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import pyspark
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
+
+from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
+from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
+from headgate.errors import InvalidOption, UserError
+from headgate.source.api import Source
+from headgate.values import count
+
+if TYPE_CHECKING:  # The client is asked for where it is used.
+    from headgate.connect.kafka.topics import Brokers
+
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+SHOWN_MAX = 3
+logger = logging.getLogger("headgate")
+
+
+def source(
+    servers: str | Sequence[str],
+    *,
+    topic: str | None = None,
+    topics: Sequence[str] | None = None,
+    pattern: str | None = None,
+    group: str | None = None,
+    starting: Starting = "earliest",
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+    max_rows_per_batch: int | None = None,
+    min_partitions: int | None = None,
+    bounded: bool = False,
+    headers: bool = False,
+    options: Mapping[str, Option] | None = None,
+    on_lost: Literal["fail", "ignore"] = "fail",
+    on_new_partitions: Literal["fail", "read"] = "fail",
+) -> "KafkaSource":
+    """Read topics of Kafka, as rows ``key, value, topic, partition, offset, timestamp, timestampType``.
+
+    ``servers``             ``host:port``, several with commas between them or as a list
+    ``topic``               what to read; or ``topics``, a list; or ``pattern``, an expression that fits whole names
+    ``group``               a consumer group that is told the offsets of every completed checkpoint, for those who look
+    ``starting``            where to begin when there is no checkpoint: ``earliest``, ``latest``, a ``datetime``, or an
+                            offset for each partition: ``{0: 17, 1: "earliest"}``, for several topics
+                            ``{"orders": {0: 17}}``. Partitions that are not named begin at the earliest record
+    ``isolation``           whether records of transactions that are open or were aborted are left out
+    ``max_rows_per_batch``  a bound for one micro-batch. Without one, the first batch has all there is
+    ``min_partitions``      let Spark split the topic's partitions into so many pieces at least
+    ``bounded``             end where the topics ended at the first start. A job that fails before its first checkpoint
+                            may find a later end when it starts again. If there is nothing to read, the end is seen
+                            when the next record is written
+    ``headers``             add the column ``headers``
+    ``options``             of the client, as librdkafka names them: ``security.protocol``, ``sasl.mechanism``,
+                            ``sasl.username``, ``sasl.password``, ``ssl.ca.location``, ...; others go to Spark's reader
+    ``on_lost``             ``fail`` if records after the job's offset are gone, or the topic is another one;
+                            ``ignore`` goes on with what there is, and warns
+    ``on_new_partitions``   ``fail`` if a topic has got partitions: the same key may now be in two of them, in no order;
+                            ``read`` them, from their beginning
+    """
+    chosen = [name for name, given in (("topic", topic), ("topics", topics), ("pattern", pattern)) if given]
+    if len(chosen) != 1:
+        raise InvalidOption(
+            f"kafka: {' and '.join(chosen) or 'no topic'}: give one of topic='orders', topics=[...], pattern='...'"
+        )
+    if isinstance(topics, str):
+        raise InvalidOption(f"kafka: topics={topics!r} is one text: write topic={topics!r}")
+    where = servers if isinstance(servers, str) else ",".join(servers)
+    if not where.strip():
+        raise InvalidOption("kafka: no server is given: write servers='host:9092'")
+    for name, value, allowed in (
+        ("isolation", isolation, ("read_committed", "read_uncommitted")),
+        ("on_lost", on_lost, ("fail", "ignore")),
+        ("on_new_partitions", on_new_partitions, ("fail", "read")),
+    ):
+        if value not in allowed:
+            raise InvalidOption(f"kafka: {name}={value!r} is unknown: choose {' or '.join(allowed)}")
+    _refuse_bad_pattern(pattern)
+    names = (topic,) if topic else tuple(topics or ())
+    return KafkaSource(
+        servers=where.strip(),
+        names=names,
+        pattern=pattern,
+        group=group,
+        starting=starting_at(starting, names),
+        committed=isolation == "read_committed",
+        max_rows=None if max_rows_per_batch is None else count(max_rows_per_batch, name="max_rows_per_batch", least=1),
+        min_partitions=None if min_partitions is None else count(min_partitions, name="min_partitions", least=1),
+        bounded=bounded,
+        headers=headers,
+        options=checked(options),
+        ignore_lost=on_lost == "ignore",
+        read_new=on_new_partitions == "read",
+    )
+
+
+@dataclass
+class KafkaSource(Source):
+    """Topics of Kafka. Made by ``source``."""
+
+    servers: str
+    names: tuple[str, ...]
+    pattern: str | None
+    group: str | None
+    starting: str | datetime | Mapping[str, Mapping[int, int]]
+    committed: bool
+    max_rows: int | None
+    min_partitions: int | None
+    bounded: bool
+    headers: bool
+    options: Mapping[str, str] = field(repr=False)
+    ignore_lost: bool
+    read_new: bool
+    _memory: Memory | None = field(default=None, init=False, repr=False)
+    """What ``check`` has found. It is made anew before every query."""
+
+    @property
+    def replayable(self) -> bool:
+        """Offsets stay what they are."""
+        return True
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Spark's connector."""
+        return (CONNECTOR,)
+
+    def describe(self) -> str:
+        """Topics and servers, and whether there is an end."""
+        what = f"topics like {self.pattern}" if self.pattern else f"topic {', '.join(self.names)}"
+        return f"Kafka {what} at {self.servers}{', to its present end' if self.bounded else ''}"
+
+    def open(self) -> None:
+        """See that the brokers answer and have the topics."""
+        for_java(self.options)
+        brokers = self._brokers()
+        found = brokers.topics(self.names)
+        if missing := [name for name in self.names if name not in found]:
+            raise UserError(f"Kafka at {self.servers} has no topic {', '.join(missing)}: create it first")
+        if self.pattern and not brokers.matching(self.pattern):
+            raise UserError(f"Kafka at {self.servers} has no topic like {self.pattern}: create one first")
+
+    def check(self, offset: str | None, remembered: str | None) -> str:
+        """See that the topics are those that they were, and still have everything from ``offset`` on."""
+        standing = {} if offset is None else offsets_of(offset)
+        before = None if remembered is None else Memory.of(remembered)
+        known = {} if before is None else before.topics
+        brokers = self._brokers()
+        wanted = set(brokers.matching(self.pattern)) if self.pattern else set(self.names)
+        found = brokers.topics(wanted | set(known) | set(standing))
+        lost: list[str] = []
+        for name in sorted({*known, *standing}):
+            if name not in wanted and name in found:
+                lost.append(f"topic {name} was read before, and is not named any more")
+            elif name not in found:
+                lost.append(f"topic {name} is gone")
+            elif name in known and known[name][0] != found[name].id:
+                lost.append(f"topic {name} was deleted and made anew")
+        there = {name: topic for name, topic in found.items() if name in wanted}
+        if missing := sorted(wanted.difference(there, known, standing)):
+            raise UserError(f"Kafka at {self.servers} has no topic {', '.join(missing)}: create it first")
+        grown = {name: (n, there[name].partitions) for name, (_, n) in known.items() if name in there}
+        for name in standing:
+            if name in there and name not in grown:
+                grown[name] = (len(standing[name]), there[name].partitions)
+        if not lost and offset is not None:
+            begins, ends = brokers.earliest(there), brokers.ends(there, committed=False)
+            lost += gaps(standing, begins, ends)
+        self._answer_lost(lost)
+        self._answer_grown({name: pair for name, pair in grown.items() if pair[1] > pair[0]}, lost)
+        ends_at = None if before is None else before.ends
+        if self.bounded and ends_at is None:
+            ends_at = by_topic(brokers.ends(there, committed=self.committed))
+        self._memory = Memory({name: (topic.id, topic.partitions) for name, topic in there.items()}, ends_at)
+        return self._memory.text
+
+    def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - it reads what is there
+        """Spark's own stream, held to what ``check`` has found."""
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.servers)
+        for name, value in for_java(self.options).items():
+            reader = reader.option(f"kafka.{name}", value)
+        settings: dict[str, str | int | None] = {
+            "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
+            "failOnDataLoss": str(not self.ignore_lost).lower(),
+            "includeHeaders": str(self.headers).lower(),
+            "maxOffsetsPerTrigger": self.max_rows,
+            "minPartitions": self.min_partitions,
+            "groupIdPrefix": f"{self.group}-reader" if self.group else None,
+            **self._begin(),
+        }
+        if self.pattern:
+            settings["subscribePattern"] = self.pattern
+        else:
+            settings["subscribe"] = ",".join(self.names)
+        for name, setting in settings.items():
+            reader = reader if setting is None else reader.option(name, setting)
+        return self._held(reader.load())
+
+    def ended(self, offset: str) -> bool:
+        """Whether every partition is read to where it ended when the source was first started."""
+        if not self.bounded or self._memory is None or self._memory.ends is None:
+            return False
+        standing = offsets_of(offset)
+        ends = self._memory.ends
+        return all(standing.get(name, {}).get(p, 0) >= end for name, each in ends.items() for p, end in each.items())
+
+    def notify_completed(self, offset: str) -> None:
+        """Tell the consumer group, if there is one, how far the job has come."""
+        if self.group is not None:
+            standing = offsets_of(offset)
+            positions = {(name, p): at for name, each in standing.items() for p, at in each.items()}
+            self._brokers().set_group(self.group, positions)
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _brokers(self) -> "Brokers":
+        from headgate.connect.kafka.topics import Brokers  # noqa: PLC0415 - the client is asked for where it is used
+
+        return Brokers(self.servers, for_librdkafka(self.options))
+
+    def _answer_lost(self, lost: list[str]) -> None:
+        if not lost:
+            return
+        more = f"; and {len(lost) - SHOWN_MAX} more" if len(lost) > SHOWN_MAX else ""
+        text = f"Kafka at {self.servers}: {'; '.join(lost[:SHOWN_MAX])}{more}"
+        if not self.ignore_lost:
+            raise UserError(f"{text}: begin anew, or say on_lost='ignore' to go on with what there is")
+        logger.warning("%s: going on with what there is", text)
+
+    def _answer_grown(self, grown: Mapping[str, tuple[int, int]], lost: list[str]) -> None:
+        if not grown or self.bounded or lost:  # What comes after the end does not matter; another topic is another one.
+            return
+        text = "; ".join(f"topic {name} had {before} partitions and has {now}" for name, (before, now) in grown.items())
+        if not self.read_new:
+            raise UserError(
+                f"Kafka at {self.servers}: {text}: say on_new_partitions='read' to read them from their beginning"
+            )
+        logger.warning("Kafka at %s: %s: all of them are read", self.servers, text)
+
+    def _begin(self) -> dict[str, str | int | None]:
+        """Where Spark begins if it has no offset."""
+        match self.starting:
+            case str():
+                return {"startingOffsets": self.starting}
+            case datetime():
+                return {
+                    "startingTimestamp": round(self.starting.timestamp() * 1000),
+                    "startingOffsetsByTimestampStrategy": "latest",
+                }
+            case _:
+                known = {} if self._memory is None else self._memory.topics
+                offsets = {
+                    name: {str(p): self.starting.get(name, {}).get(p, PLACES["earliest"]) for p in range(n)}
+                    for name, (_, n) in known.items()
+                }
+                given = {name: {str(p): at for p, at in each.items()} for name, each in self.starting.items()}
+                return {"startingOffsets": json.dumps(offsets or given)}
+
+    def _held(self, frame: DataFrame) -> DataFrame:
+        """Leave out what comes after the end of a bounded source, and let a batch with a new partition fail."""
+        if self._memory is None:
+            return frame
+        if self._memory.ends is not None:
+            return frame.where(_before(self._memory.ends))
+        if self.read_new:
+            return frame
+        fits = F.lit(True)
+        for name, (_, n) in self._memory.topics.items():
+            inside = F.col("partition") < n
+            fits = inside if len(self.names) == 1 else fits & ((F.col("topic") != name) | inside)
+        message = F.concat(F.lit("new partition "), F.col("topic"), F.lit("-"), F.col("partition"))
+        return frame.where(F.when(fits, F.lit(True)).otherwise(F.raise_error(message).cast("boolean")))
+
+
+def _before(ends: Mapping[str, Mapping[int, int]]) -> Column:
+    """Whether a record is before the end of its partition. A partition without one is after it."""
+    known = [
+        part for name, each in ends.items() for p, end in each.items() for part in (F.lit(f"{name}-{p}"), F.lit(end))
+    ]
+    if not known:
+        return F.lit(False)
+    place = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
+    return F.coalesce(F.col("offset") < F.try_element_at(F.create_map(*known), place), F.lit(False))
+
+
+def _refuse_bad_pattern(pattern: str | None) -> None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise InvalidOption(f"kafka: pattern={pattern!r} is no expression: {error}") from error
