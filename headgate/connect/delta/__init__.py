@@ -1,0 +1,8 @@
+"""Delta tables, as a way out.
+
+One rule: the commit that adds files to the table's log has the sink's application transaction in it.
+"""
+
+from headgate.connect.delta.sink import sink
+
+__all__ = ["sink"]

@@ -1,0 +1,8 @@
+"""Iceberg tables, as a way out.
+
+One rule: the commit that adds files to the table has the sink's mark in it, as a property of the table.
+"""
+
+from headgate.connect.iceberg.sink import sink
+
+__all__ = ["sink"]

@@ -1,0 +1,235 @@
+"""The part of a table's sink that does not depend on the table's format.
+
+One rule: the commit that adds files to a table sets the mark of its sink too. So whoever finds the mark at or past a
+transaction knows that its files were added, even if they have been compacted or deleted since.
+"""
+
+import hashlib
+import json
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame
+
+from headgate.connect.tables.placing import TableFile, place, temporary_in
+from headgate.connect.tables.schema import Columns, columns_of
+from headgate.errors import BadStorage, ExternalError
+from headgate.sink.api import Abandoned, Attempt, Guarantee, Strangers
+from headgate.sink.handle import SealedTransaction
+from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
+from headgate.sink.staging import discard, force
+
+SCHEMA = "_schema.json"
+"""The columns of a part, next to its files. A name with ``_`` in front is no data file."""
+SMALL = 65_536
+"""Bytes up to which a file is looked into, to see whether it has any rows."""
+TRIES = 60
+"""So often a commit is tried, each time on the newest version of the table, while others commit to it too."""
+PAUSE_SECONDS = 0.2
+
+TABLE_OPTIONS = {
+    **WRITER_OPTIONS,
+    "compression": "zstd",
+    # Not the session's default, which may be INT96: neither format has that.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+class Conflict(Exception):
+    """Somebody else has committed to the table since it was read."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Which commit of which sink. The numbers of one owner only grow."""
+
+    owner: str
+    number: int
+    notes: Mapping[str, str]
+    """The same for people who read the table's history."""
+
+
+class Table(ABC):
+    """A table, as it was read at one version."""
+
+    @property
+    @abstractmethod
+    def data(self) -> Path:
+        """The directory of its data files."""
+
+    @abstractmethod
+    def mark(self, owner: str) -> int:
+        """The number of the owner's newest commit; negative if there is none."""
+
+    @abstractmethod
+    def check(self, columns: Columns) -> None:
+        """Refuse columns that the table cannot take, with a ``UserError`` that names them."""
+
+    @abstractmethod
+    def append(self, files: Sequence[TableFile], mark: Mark) -> None:
+        """Add files that are in place, and set the mark, in one commit. ``Conflict`` if this version is not newest."""
+
+
+class TableSink(StagedSink):
+    """A sink that appends to one table. A subclass says how to find and make the table, and ``describe``."""
+
+    _checked = ""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Every row once."""
+        return Guarantee.EXACTLY_ONCE
+
+    @abstractmethod
+    def _table(self) -> Table | None:
+        """The newest version of the table; None if there is no table."""
+
+    @abstractmethod
+    def _create(self, columns: Columns) -> None:
+        """Make an empty table, unless somebody else has."""
+
+    @abstractmethod
+    def _named(self, path: str, prefix: str) -> tuple[str, tuple[str, ...]]:
+        """The final name of a staged file, from the table's data directory on, and the partitions it lies in."""
+
+    def publish(self, sealed: SealedTransaction) -> None:
+        """Put the files in place, and commit them with the mark."""
+        staged = [path for paths in self._paths(sealed) for path in paths]
+        mark = self._mark(sealed)
+        files = self._files(sealed, mark.owner, staged)
+        if not files:
+            return
+        for _ in range(TRIES):
+            table = self._table()
+            if table is not None and table.mark(mark.owner) >= mark.number:
+                return
+            try:
+                columns = self._columns(sealed)
+                if table is None:
+                    self._create(columns)
+                    continue
+                table.check(columns)
+                place(files, table.data, temporary=temporary_in(table.data, mark.owner))
+            except FileNotFoundError as error:
+                self._refuse_unless_committed(sealed, mark, str(error.filename))
+                return
+            try:
+                table.append(files, mark)
+            except Conflict:
+                time.sleep(random.uniform(0, PAUSE_SECONDS))
+            else:
+                return
+        raise ExternalError(
+            f"sink {sealed.sink}: others committed to {self.describe()} each of {TRIES} times that we tried: "
+            "it is tried again"
+        )
+
+    def abort(self, abandoned: Abandoned) -> None:
+        """Remove the parts that are covered, and copies that somebody did not live to finish."""
+        super().abort(abandoned)
+        if isinstance(abandoned, Strangers) and (table := self._table()) is not None:
+            with external(f"sink {self._staging.sink}: cannot throw away what is abandoned"):
+                discard(temporary_in(table.data, self._owner(self._staging.job, self._staging.sink)))
+
+    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+        """Refuse what the table cannot take before it is staged: after the checkpoint it would be too late."""
+        schema = dataframe.schema.json()
+        if schema != self._checked:
+            columns = columns_of(schema)
+            self._check(columns)
+            if (table := self._table()) is not None:
+                table.check(columns)
+            self._checked = schema
+        return dataframe
+
+    @abstractmethod
+    def _check(self, columns: Columns) -> None:
+        """Refuse columns that no table of this format can have."""
+
+    def _stage(self, dataframe: DataFrame, part: Path) -> None:
+        """Write the rows."""
+        dataframe.write.mode("overwrite").options(**TABLE_OPTIONS).parquet(f"file://{part}")
+
+    def _write(self, dataframe: DataFrame, part: Path) -> None:
+        prepared = self._prepare(dataframe)
+        self._stage(prepared, part)
+        note = part / SCHEMA
+        note.write_text(prepared.schema.json())
+        force([note])
+
+    def _has_no_rows(self, file: Path, size: int) -> bool:
+        """Spark writes a file for the first partition also if that is empty."""
+        if size > SMALL or not file.name.startswith("part-00000-"):
+            return size == 0
+        return bool(parquet.read_metadata(file).num_rows == 0)
+
+    def _columns(self, sealed: SealedTransaction) -> Columns:
+        """The columns of all parts together. Those of a part without files do not matter."""
+        found: dict[str, dict[str, Any]] = {}
+        for attempt, part in sealed.attempts():
+            if not part.files:
+                continue
+            note = self._staging.part(attempt) / SCHEMA
+            try:
+                columns = columns_of(note.read_text())
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadStorage(f"sink {sealed.sink}: {note} is damaged: restore it from a copy") from error
+            for column in columns:
+                known = found.setdefault(column["name"], dict(column))
+                known["nullable"] |= column["nullable"]
+                if known["type"] != column["type"]:
+                    raise BadStorage(
+                        f"sink {sealed.sink}: checkpoint {sealed.checkpoint} has batches with other types of column "
+                        f"{column['name']}: restart the job from the checkpoint before"
+                    )
+        return tuple(found.values())
+
+    def _refuse_unless_committed(self, sealed: SealedTransaction, mark: Mark, path: str) -> None:
+        """What is gone may have been committed by another process since we looked, and then thrown away."""
+        table = self._table()
+        if table is None or table.mark(mark.owner) < mark.number:
+            raise BadStorage(
+                f"sink {sealed.sink}: {path} is gone, which checkpoint {sealed.checkpoint} sealed and nobody has "
+                "committed: put it back from a copy"
+            )
+
+    def _mark(self, sealed: SealedTransaction) -> Mark:
+        notes = {
+            "job": sealed.job,
+            "sink": sealed.sink,
+            "generation": str(sealed.generation),
+            "checkpoint": str(sealed.checkpoint),
+        }
+        return Mark(self._owner(sealed.job, sealed.sink), sealed.generation << 40 | sealed.checkpoint, notes)
+
+    def _owner(self, job: str, sink: str) -> str:
+        """One for each sink of each life of a job."""
+        return hashlib.sha256(json.dumps([job, sink, self._life]).encode()).hexdigest()[:32]
+
+    def _files(self, sealed: SealedTransaction, owner: str, staged: Sequence[Path]) -> list[TableFile]:
+        found = []
+        paths = iter(staged)
+        for attempt, part in sealed.attempts():
+            for file in part.files:
+                name, partition = self._named(file.path, _prefix(owner, attempt))
+                found.append(TableFile(next(paths), name, file.size, partition))
+        return found
+
+
+def rows_in(path: Path) -> int:
+    """How many rows a file has. Only its end is read."""
+    try:
+        return int(parquet.read_metadata(path).num_rows)
+    except pa.ArrowInvalid as error:
+        raise BadStorage(f"{path} is damaged ({error}): restore it from a copy") from error
+
+
+def _prefix(owner: str, attempt: Attempt) -> str:
+    return f"part-{owner[:16]}-g{attempt.generation}-b{attempt.batch}-r{attempt.run}-"
