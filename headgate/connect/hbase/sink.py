@@ -1,0 +1,212 @@
+"""The sink for HBase.
+
+One rule: every row is put under a key that is made of its own columns, all its cells at once.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+from urllib.parse import quote
+
+from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
+from pyspark.sql.types import BinaryType
+
+from headgate.connect.hbase.puts import PutWriter
+from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint
+from headgate.connect.text import as_text, column, fits, key_text, names_of, require
+from headgate.errors import ExternalError, InvalidOption
+from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.idempotent import IdempotentSink
+from headgate.sink.partitions import Write
+from headgate.values import Duration, count, duration_ms
+
+Nulls = Literal["keep", "empty"]
+
+_TABLE = re.compile(r"([\w.-]+:)?(?![.-])[\w.-]+", re.ASCII)
+_FAMILY = re.compile(r"[^:/\s\x00-\x1f.][^:/\x00-\x1f]*")
+_CELL = re.compile(rf"{_FAMILY.pattern}:.*", re.DOTALL)
+
+
+def sink(
+    url: str | Sequence[str],
+    *,
+    table: str,
+    row_key: str | Sequence[str],
+    family: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    timestamp: str | None = None,
+    nulls: Nulls = "keep",
+    user: str | None = None,
+    password: str | None = None,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    bulk_rows: int = 1_000,
+    bulk_bytes: int = 2 << 20,
+    timeout: Duration = "60s",
+) -> "HBaseSink":
+    """Put rows into a table that is there, through a REST gateway. Effectively once.
+
+    ``url``: the gateway, or several. ``table``: its name, with its namespace if it has one (``ns:table``). ``row_key``:
+    the column, or the columns, whose value is the key. Either ``family``: every other column goes to this family under
+    its own name; or ``columns``: which column goes where, ``{"amount": "f:amount"}``. Values are put as text, binary
+    ones as they are, timestamps as microseconds since 1970.
+
+    ``timestamp``: a column with the milliseconds that the cells get. Then a row that is put again is the very same
+    cells, and a row never hides a newer one, in whatever order they are put. Without it the server's clock counts, and
+    in a family that keeps several versions a row that is put again is one more of them.
+
+    ``nulls``: ``"keep"`` leaves a cell as it is where a value is null, because the gateway cannot delete a cell with
+    the same request; ``"empty"`` puts an empty value. ``user`` and ``password``, ``ca``, ``certificate`` and ``key``:
+    for a gateway behind TLS or a password. ``bulk_rows`` and ``bulk_bytes``: how much goes with one request.
+    ``timeout``: how long to go on when the server is away or busy, before the batch fails.
+    """
+    if not fits(_TABLE, table):
+        raise InvalidOption(f"table={table!r} is no name of a table: write table or namespace:table")
+    if nulls not in get_args(Nulls):
+        raise InvalidOption(f'nulls={nulls!r} is not known: write nulls="keep" or nulls="empty"')
+    if timestamp is not None:
+        names_of((timestamp,), option="timestamp")
+    if (family is None) == (columns is None):
+        raise InvalidOption('family and columns say where values go: give one of them, family="f" for instance')
+    if family is not None and not fits(_FAMILY, family):
+        raise InvalidOption(f"family={family!r} is no name of a column family")
+    if columns is not None:
+        _check_columns(columns)
+    return HBaseSink(
+        endpoint(url, user=user, password=password, ca=ca, certificate=certificate, key=key),
+        table=table,
+        keys=names_of(row_key, option="row_key"),
+        family=family,
+        columns=None if columns is None else dict(columns),
+        timestamp=timestamp,
+        nulls=nulls,
+        bulk_rows=count(bulk_rows, name="bulk_rows", example=1_000, least=1),
+        bulk_bytes=count(bulk_bytes, name="bulk_bytes", example=2 << 20, least=1),
+        seconds=duration_ms(timeout, name="timeout", example="60s", least=1) / 1_000,
+    )
+
+
+class HBaseSink(IdempotentSink):
+    """Made by ``sink``."""
+
+    def __init__(
+        self,
+        place: Endpoint,
+        *,
+        table: str,
+        keys: tuple[str, ...],
+        family: str | None,
+        columns: Mapping[str, str] | None,
+        timestamp: str | None,
+        nulls: Nulls,
+        bulk_rows: int,
+        bulk_bytes: int,
+        seconds: float,
+    ) -> None:
+        self._place = place
+        self._table = table
+        self._keys = keys
+        self._family = family
+        self._columns = columns
+        self._timestamp = timestamp
+        self._nulls = nulls
+        self._bulk_rows = bulk_rows
+        self._bulk_bytes = bulk_bytes
+        self._seconds = seconds
+        self._who = "hbase"
+
+    def describe(self) -> str:
+        """Table, gateway and key."""
+        return f"rows in HBase table {self._table} through {self._place}, by {', '.join(self._keys)}"
+
+    def open(self, context: SinkContext) -> None:
+        """See that the gateway reaches HBase, and that it has the table and its families."""
+        self._who = f"sink {context.sink}"
+        patience = Patience(OPEN_SECONDS, self._who)
+        with Client(self._place) as client:
+            answer = client.ask("GET", f"/{quote(self._table)}/schema", patience=patience)
+        if answer.status == 404:
+            raise InvalidOption(
+                f"{self._who}: there is no table {self._table} at {self._place}: make it, or give another"
+            )
+        try:
+            found = {each["name"] for each in json.loads(answer.body)["ColumnSchema"]}
+        except (ValueError, KeyError, TypeError):
+            raise ExternalError(
+                f"{self._who}: {self._place} answers about table {self._table}: {answer.reason}: "
+                "see that this is HBase's REST gateway"
+            ) from None
+        for family in sorted(self._families() - found):
+            raise InvalidOption(
+                f"{self._who}: table {self._table} has no column family {family}: it has {', '.join(sorted(found))}"
+            )
+
+    def writer(self, attempt: Attempt) -> Write:
+        """Put the rows that ``_prepare`` makes."""
+        del attempt
+        return PutWriter(
+            who=self._who,
+            place=self._place,
+            table=self._table,
+            keys=self._keys,
+            rows=self._bulk_rows,
+            size=self._bulk_bytes,
+            seconds=self._seconds,
+        )
+
+    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+        """Each row as JSON after a comma; null if it has no key, empty if it has no cells."""
+        extra = [self._timestamp] if self._timestamp is not None else []
+        require(dataframe, [*self._keys, *extra, *(self._columns or {})], who=self._who)
+        targets = self._columns
+        if targets is None:
+            names = [name for name in dataframe.columns if name not in {*self._keys, *extra}]
+            targets = {name: f"{self._family}:{name}" for name in names}
+        if not targets:
+            raise InvalidOption(f"{self._who}: the rows have no column but their key: HBase keeps no row without cells")
+        cells = F.array(*(self._cell(dataframe, name, target) for name, target in targets.items()))
+        if self._nulls == "keep":
+            cells = F.array_compact(cells)
+        key = self._key(dataframe)
+        row = F.concat(F.lit(","), F.to_json(F.struct(F.base64(key).alias("key"), cells.alias("Cell"))))
+        text = F.when(key.isNotNull(), F.when(F.size(cells) > 0, row).otherwise(F.lit("")))
+        return dataframe.select(text.alias("row"))
+
+    def _key(self, dataframe: DataFrame) -> Column:
+        """The key as bytes; null if there is none."""
+        first = self._keys[0]
+        if len(self._keys) == 1 and isinstance(dataframe.schema[first].dataType, BinaryType):
+            return F.when(F.octet_length(column(first)) > 0, column(first))
+        return key_text(dataframe, self._keys, who=self._who).cast("binary")
+
+    def _cell(self, dataframe: DataFrame, name: str, target: str) -> Column:
+        """One cell as the gateway takes it; null if it is to be left as it is."""
+        binary = isinstance(dataframe.schema[name].dataType, BinaryType)
+        value = column(name) if binary else as_text(dataframe, name).cast("binary")
+        if self._nulls == "empty":
+            value = F.coalesce(value, F.lit(b""))
+        parts = [F.base64(F.lit(target.encode())).alias("column"), F.base64(value).alias("$")]
+        if self._timestamp is not None:
+            parts.append(column(self._timestamp).cast("long").alias("timestamp"))
+        cell = F.struct(*parts)
+        return cell if self._nulls == "empty" else F.when(value.isNotNull(), cell)
+
+    def _families(self) -> set[str]:
+        if self._columns is None:
+            assert self._family is not None, "one of the two is given"
+            return {self._family}
+        return {target.partition(":")[0] for target in self._columns.values()}
+
+
+def _check_columns(columns: Mapping[str, str]) -> None:
+    """``InvalidOption`` unless every column goes to a place of its own."""
+    if not columns:
+        raise InvalidOption(f'columns={columns!r} says nothing: write columns={{"amount": "f:amount"}}')
+    for name, target in columns.items():
+        names_of((name,), option="columns")
+        if not fits(_CELL, target):
+            raise InvalidOption(f"columns: {target!r} is no place for {name!r}: write family:qualifier")
+    if len(set(columns.values())) < len(columns):
+        raise InvalidOption("columns: two columns go to the same place: give each its own")

@@ -1,0 +1,140 @@
+"""The sink for Elasticsearch and OpenSearch.
+
+One rule: every row is indexed as a whole document under an id that is made of its own columns.
+"""
+
+import re
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
+
+from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint
+from headgate.connect.search.bulk import BulkWriter
+from headgate.connect.text import JSON_OPTIONS, as_text, column, fits, key_text, names_of, require
+from headgate.errors import InvalidOption
+from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.idempotent import IdempotentSink
+from headgate.sink.partitions import Write
+from headgate.values import Duration, count, duration_ms
+
+_INDEX = re.compile(r'(?![-_+.])[^A-Z\s\\/*?"<>|,#:]{1,255}')
+
+
+def sink(
+    url: str | Sequence[str],
+    *,
+    index: str,
+    id: str | Sequence[str],  # noqa: A002 - what the servers call it
+    user: str | None = None,
+    password: str | None = None,
+    api_key: str | None = None,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    routing: str | None = None,
+    version: str | None = None,
+    bulk_rows: int = 1_000,
+    bulk_bytes: int = 5 << 20,
+    timeout: Duration = "60s",
+) -> "SearchSink":
+    """Write rows as documents into an index that is there, or an alias of one. Effectively once.
+
+    ``url``: the server, or several nodes of a cluster. ``id``: the column, or the columns, whose value is the id of the
+    document; two rows with the same id are one document. ``user`` and ``password``, or ``api_key``: to be let in.
+    ``ca``: a file with the certificates to trust; ``certificate`` and ``key``: files of our own. ``routing``: a column
+    that says which shard has the document. ``version``: a column of whole numbers; a row does not replace a document of
+    a higher version, in whatever order they are written. ``bulk_rows`` and ``bulk_bytes``: how much goes with one
+    request. ``timeout``: how long to go on when the server is away or busy, before the batch fails.
+    """
+    if not fits(_INDEX, index):
+        raise InvalidOption(f"index={index!r} is no name of an index: it is in lower case, without spaces or wildcards")
+    for option, value in (("routing", routing), ("version", version)):
+        if value is not None:
+            names_of((value,), option=option)
+    return SearchSink(
+        endpoint(url, user=user, password=password, api_key=api_key, ca=ca, certificate=certificate, key=key),
+        index=index,
+        ids=names_of(id, option="id"),
+        routing=routing,
+        version=version,
+        bulk_rows=count(bulk_rows, name="bulk_rows", example=1_000, least=1),
+        bulk_bytes=count(bulk_bytes, name="bulk_bytes", example=5 << 20, least=1),
+        seconds=duration_ms(timeout, name="timeout", example="60s", least=1) / 1_000,
+    )
+
+
+class SearchSink(IdempotentSink):
+    """Made by ``sink``."""
+
+    def __init__(
+        self,
+        place: Endpoint,
+        *,
+        index: str,
+        ids: tuple[str, ...],
+        routing: str | None,
+        version: str | None,
+        bulk_rows: int,
+        bulk_bytes: int,
+        seconds: float,
+    ) -> None:
+        self._place = place
+        self._index = index
+        self._ids = ids
+        self._routing = routing
+        self._version = version
+        self._bulk_rows = bulk_rows
+        self._bulk_bytes = bulk_bytes
+        self._seconds = seconds
+        self._who = "search"
+
+    def describe(self) -> str:
+        """Index, address and id."""
+        return f"documents in index {self._index} at {self._place}, by {', '.join(self._ids)}"
+
+    def open(self, context: SinkContext) -> None:
+        """See that the server is there and lets us in, and that it has the index."""
+        self._who = f"sink {context.sink}"
+        patience = Patience(OPEN_SECONDS, self._who)
+        with Client(self._place) as client:
+            answer = client.ask("GET", f"/{self._index}", patience=patience)
+        if answer.status == 404:
+            raise InvalidOption(
+                f"{self._who}: there is no index {self._index} at {self._place}: make it, with its mapping, "
+                "or give another"
+            )
+        if answer.status != 200:
+            raise InvalidOption(
+                f"{self._who}: {self._place} answers about index {self._index}: {answer.reason}: "
+                "see that this is Elasticsearch or OpenSearch"
+            )
+
+    def writer(self, attempt: Attempt) -> Write:
+        """Send the lines that ``_prepare`` makes."""
+        del attempt
+        return BulkWriter(
+            who=self._who,
+            place=self._place,
+            index=self._index,
+            ids=self._ids,
+            versioned=self._version is not None,
+            rows=self._bulk_rows,
+            size=self._bulk_bytes,
+            seconds=self._seconds,
+        )
+
+    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+        """Each row as the two lines of the bulk request; null if it has no id."""
+        extra = [name for name in (self._routing, self._version) if name is not None]
+        require(dataframe, [*self._ids, *extra], who=self._who)
+        action: list[Column] = [key_text(dataframe, self._ids, who=self._who).alias("_id")]
+        if self._routing is not None:
+            action.append(as_text(dataframe, self._routing).alias("routing"))
+        if self._version is not None:
+            action.append(column(self._version).cast("long").alias("version"))
+            action.append(F.lit("external_gte").alias("version_type"))
+        identity = F.struct(*action)
+        order = F.to_json(F.struct(identity.alias("index")))
+        document = F.to_json(F.struct(*(column(name) for name in dataframe.columns)), JSON_OPTIONS)
+        lines = F.concat(order, F.lit("\n"), document, F.lit("\n"))
+        return dataframe.select(F.when(identity["_id"].isNotNull(), lines).alias("lines"))
