@@ -102,6 +102,13 @@ class TwoPhaseContract(ABC):
         """Who the sinks of a place work for."""
         return context_in(place)
 
+    def setup_method(self) -> None:
+        self._sinks: list[TwoPhaseSink] = []
+
+    def teardown_method(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
     def test_it_promises_what_is_tested_here(self, tmp_path: Path) -> None:
         sink = self.make_sink(tmp_path)
         assert sink.guarantee is Guarantee.EXACTLY_ONCE
@@ -252,6 +259,7 @@ class TwoPhaseContract(ABC):
     def _open(self, place: Path) -> TwoPhaseSink:
         sink = self.make_sink(place)
         sink.open(self.context(place))
+        self._sinks.append(sink)
         return sink
 
     def _is_part_of(self, place: Path, done: Sequence[Row], under_way: Sequence[Row]) -> None:

@@ -1,0 +1,103 @@
+"""What a two-phase Kafka sink seals for one checkpoint, and its form as text.
+
+One rule: a handle names every open transaction by all that is needed to end it from any process, and the file in which
+its rows wait in case the broker has given it up.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+from headgate.connect.kafka.names import Slot
+from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
+from headgate.errors import BadStorage
+from headgate.sink.api import Attempt
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """What one partition of a batch wrote: sealed by flush, and open at the broker."""
+
+    slot: Slot
+    producer_id: int
+    epoch: int
+    rows: int
+    file: str = ""
+    """Below the attempt's staging directory. Empty if the rows wait nowhere else."""
+    size: int = 0
+
+    def to_text(self) -> str:
+        """What an executor answers."""
+        return json.dumps(self.fields(), separators=(",", ":"))
+
+    def fields(self) -> list[Any]:
+        """As plain data."""
+        return [self.slot.number, self.slot.partition, self.producer_id, self.epoch, self.rows, self.file, self.size]
+
+    @classmethod
+    def of(cls, fields: Any) -> Self:
+        """Read ``fields``."""
+        number, partition, producer_id, epoch, rows, file, size = fields
+        numbers = (number, partition, producer_id, epoch, rows, size)
+        if not all(type(each) is int and each >= 0 for each in numbers) or not isinstance(file, str) or "/" in file:
+            raise ValueError(f"{fields!r} is no transaction")
+        return cls(Slot(number, partition), producer_id, epoch, rows, file, size)
+
+
+@dataclass(frozen=True)
+class SealedBatches:
+    """All that one commit ends."""
+
+    job: str
+    sink: SinkId
+    generation: Generation
+    checkpoint: CheckpointId
+    batches: tuple[tuple[Batch, Run, tuple[OpenTransaction, ...]], ...]
+
+    def attempts(self) -> list[tuple[Attempt, tuple[OpenTransaction, ...]]]:
+        """The transactions, with whose they are."""
+        return [
+            (Attempt(self.job, self.sink, self.generation, batch, run), transactions)
+            for batch, run, transactions in self.batches
+        ]
+
+    def to_handle(self) -> str:
+        """The text that goes into the checkpoint."""
+        batches = [[batch, run, [each.fields() for each in transactions]] for batch, run, transactions in self.batches]
+        fields = {
+            "version": VERSION,
+            "job": self.job,
+            "sink": self.sink,
+            "generation": self.generation,
+            "checkpoint": self.checkpoint,
+            "batches": batches,
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_handle(cls, handle: str) -> Self:
+        """Read what ``to_handle`` wrote. Anything else is refused."""
+        try:
+            fields = json.loads(handle)
+            version = fields["version"]
+            if version == VERSION:
+                return cls(
+                    job=str(fields["job"]),
+                    sink=SinkId(str(fields["sink"])),
+                    generation=Generation(int(fields["generation"])),
+                    checkpoint=CheckpointId(int(fields["checkpoint"])),
+                    batches=tuple(
+                        (Batch(int(batch)), Run(int(run)), tuple(OpenTransaction.of(each) for each in transactions))
+                        for batch, run, transactions in fields["batches"]
+                    ),
+                )
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadStorage(
+                f"the handle of a sealed Kafka transaction cannot be read ({error}): {handle[:80]!r}; "
+                "restore the checkpoint's record from a copy, and see that the sink is what it was"
+            ) from error
+        raise BadStorage(
+            f"a sealed Kafka transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"
+        )

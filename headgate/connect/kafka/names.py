@@ -1,0 +1,85 @@
+"""What things of a sink are called at the broker.
+
+One rule: a transactional id begins with the user's prefix, the job and the sink, so that rights can be given by prefix,
+and what a dead process left open is found by it. Ids come from a pool: there are never more than the pool has.
+"""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from headgate.core.ids import Batch, Generation, Run, SinkId
+from headgate.errors import BadStorage
+
+CLASSES = 16
+"""Generations that are so far apart share ids. One that is nearer never takes up an id under another's hands."""
+
+_GENERATION_BITS, _BATCH_BITS, _RUN_BITS = 20, 28, 15
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one partition of one batch is written: a place in the pool, and the partition."""
+
+    number: int
+    partition: int
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one sink of one job."""
+
+    prefix: str
+    job: str
+    sink: SinkId
+    life: str
+
+    @property
+    def owner(self) -> str:
+        """What all ids begin with."""
+        return f"{self.prefix}.{_escape(self.job)}.{_escape(self.sink)}."
+
+    def transactional_id(self, generation: Generation, slot: Slot) -> str:
+        """The id under which a slot is written."""
+        return f"{self.slot_prefix(generation, slot.number)}{slot.partition}"
+
+    def publisher_id(self, lane: int) -> str:
+        """The id under which a lane of staged rows is published."""
+        return f"{self.owner}lane.{lane}"
+
+    def slot_prefix(self, generation: Generation, slot: int) -> str:
+        """What the ids of all partitions of a slot begin with."""
+        return f"{self._class_prefix(generation)}{slot}."
+
+    def is_earlier(self, transactional_id: str, below: Generation) -> bool:
+        """Whether an id is that of a slot of a generation before ``below``.
+
+        Classes go round. So half of them are taken for earlier ones, and the other half for later ones, of a process
+        that has taken over meanwhile: what it has open is not ours to touch.
+        """
+        found = re.fullmatch(re.escape(self.owner) + r"g(\d+)\.\d+\.\d+", transactional_id)
+        return found is not None and 0 < (below - int(found[1])) % CLASSES <= CLASSES // 2
+
+    def marker_group(self, transactional_id: str) -> str:
+        """The consumer group whose offset says what was committed last under an id, in this life of the job."""
+        return f"{transactional_id}.{self.life}"
+
+    def _class_prefix(self, generation: Generation) -> str:
+        return f"{self.owner}g{generation % CLASSES}."
+
+
+def token(generation: Generation, batch: Batch, run: Run) -> int:
+    """Which use of an id. The uses of one id come in this order, so a marker only grows."""
+    for value, bits, what in (
+        (generation, _GENERATION_BITS, "generation"),
+        (batch, _BATCH_BITS, "batch"),
+        (run, _RUN_BITS, "run"),
+    ):
+        if value >= 1 << bits:
+            raise BadStorage(f"{what} {value} is past what a Kafka sink can number: begin anew under another job name")
+    return (generation << _BATCH_BITS + _RUN_BITS) | (batch << _RUN_BITS) | run
+
+
+def _escape(name: str) -> str:
+    """A name as part of an id. Two names are never escaped to the same, nor can one contain the separator."""
+    return quote(name, safe="").replace(".", "%2E")

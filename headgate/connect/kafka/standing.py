@@ -1,0 +1,33 @@
+"""Whether a Kafka sink can work.
+
+One rule: what would fail later is refused before anything runs, and says what to do.
+"""
+
+from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.target import Target
+from headgate.core.ids import SinkId
+from headgate.errors import InvalidOption, UserError
+
+LIMIT = "transaction.max.timeout.ms"
+
+
+def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> None:
+    """See that the topic is there, that the broker lets a transaction be open so long, and that we may use our ids."""
+    if client.metadata([target.topic]).missing:
+        raise InvalidOption(f"sink {sink}: Kafka at {target.servers} has no topic {target.topic}: create it first")
+    limit = _limit(client)
+    if limit is not None and target.timeout_ms > limit:
+        raise InvalidOption(
+            f"sink {sink}: transaction_timeout is {target.timeout_ms / 1000:g} s, and the broker allows "
+            f"{limit / 1000:g} s: raise {LIMIT} of the broker, or lower transaction_timeout and the checkpoint timeout"
+        )
+    client.init_producer(f"{owner}open", min(target.timeout_ms, limit or target.timeout_ms))
+
+
+def _limit(client: Client) -> int | None:
+    """The longest that a transaction may be open. None if we may not know: the broker itself refuses then."""
+    try:
+        said = client.broker_config(LIMIT)
+    except UserError:
+        return None
+    return None if said is None else int(said)

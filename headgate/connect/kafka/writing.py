@@ -1,0 +1,147 @@
+"""What an executor does for a two-phase Kafka sink: writes a partition, or writes one anew whose transaction was lost.
+
+One rule: every transaction carries a marker, the offset of a consumer group of its own. Whether its rows are committed
+can be told from that for good, even when the id has been taken up by somebody else since.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from headgate.connect.kafka.faults import Fenced
+from headgate.connect.kafka.handle import OpenTransaction
+from headgate.connect.kafka.names import Slot
+from headgate.connect.kafka.producer import TransactionWriter
+from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.shapes import Partition
+from headgate.connect.kafka.target import Owned, client_options
+from headgate.core.ids import Generation
+from headgate.errors import BadStorage, ExternalError, UserError
+from headgate.sink.partitions import Place
+
+PIECE_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class PartitionWriter:
+    """Writes the rows of one partition into a transaction, and leaves it open."""
+
+    owned: Owned
+    generation: Generation
+    slot: int
+    token: int
+    net: str | None
+    """The directory for a copy of the rows, if there is to be one."""
+
+    def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
+        """What was written, as an ``OpenTransaction``. Nothing for a partition without rows."""
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return ""
+        slot = Slot(self.slot, place.partition)
+        transactional_id = self.owned.names.transactional_id(self.generation, slot)
+        path = None if self.net is None else Path(self.net, f"part-{place.partition:05}-{place.task_attempt}.parquet")
+        try:
+            with ExitStack() as stack:
+                copy = None if path is None else stack.enter_context(_copy(path, first.schema))
+                writer = stack.enter_context(_writer(self.owned, transactional_id))
+                writer.begin()
+                for batch in _chain(first, rows):
+                    writer.write(batch)
+                    if copy is not None:
+                        copy.write_batch(batch)
+                _mark(writer, self.owned, transactional_id, self.token)
+                sealed = writer.seal()
+        except Fenced as error:
+            raise UserError(f"{error} ({whose(self.owned, transactional_id)})") from error
+        except OSError as error:
+            reason = f"{error.strerror or error}: {error.filename or path}"
+            raise ExternalError(f"kafka: cannot stage rows: {reason}: see that the file system has room") from error
+        if path is None:
+            return OpenTransaction(slot, sealed.producer_id, sealed.epoch, sealed.rows).to_text()
+        size = _force(path)
+        return OpenTransaction(slot, sealed.producer_id, sealed.epoch, sealed.rows, path.name, size).to_text()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A sealed transaction that the broker has given up, and the file in which its rows wait."""
+
+    owned: Owned
+    transactional_id: str
+    token: int
+    path: str
+    size: int
+
+
+def write_anew(lost: Lost) -> str:
+    """Write the rows of a lost transaction and commit them, once, however often this is called."""
+    path = Path(lost.path)
+    with _writer(lost.owned, lost.transactional_id) as writer:  # from here on nobody else writes under this id
+        if is_committed(lost.owned, lost.transactional_id, lost.token):
+            return ""
+        if not path.is_file() or path.stat().st_size != lost.size:
+            raise BadStorage(
+                f"kafka: transaction {lost.transactional_id} was lost at the broker, and {path} with its rows is gone "
+                "or has another size: put it back from a copy"
+            )
+        writer.begin()
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=PIECE_ROWS):
+                writer.write(batch)
+        _mark(writer, lost.owned, lost.transactional_id, lost.token)
+        writer.commit()
+    return ""
+
+
+def is_committed(owned: Owned, transactional_id: str, token: int, client: Client | None = None) -> bool:
+    """Whether the use of an id that has this token was committed."""
+    partition = Partition(owned.target.topic, 0)
+    group = owned.names.marker_group(transactional_id)
+    if client is not None:
+        stored = client.fetch_offsets(group, [partition])
+    else:
+        with Client(owned.target.servers, client_options(owned.target)) as made:
+            stored = made.fetch_offsets(group, [partition])
+    return partition in stored and stored[partition].offset >= token
+
+
+def whose(owned: Owned, transactional_id: str) -> str:
+    """Who has an id now, as far as the broker tells."""
+    try:
+        with Client(owned.target.servers, client_options(owned.target)) as client:
+            found = client.describe([transactional_id]).get(transactional_id)
+    except ExternalError:
+        found = None
+    return "nobody has it now" if found is None else f"producer {found.producer_id}, epoch {found.epoch}, has it now"
+
+
+def _writer(owned: Owned, transactional_id: str) -> TransactionWriter:
+    target = owned.target
+    return TransactionWriter.open(target.servers, target.options, transactional_id, target.timeout_ms, target.topic)
+
+
+def _mark(writer: TransactionWriter, owned: Owned, transactional_id: str, token: int) -> None:
+    writer.send_marker(owned.names.marker_group(transactional_id), owned.target.topic, 0, token)
+
+
+def _copy(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+    return parquet.ParquetWriter(path, schema, compression="lz4", use_dictionary=False, write_statistics=False)
+
+
+def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _force(path: Path) -> int:
+    """Have the file written to the disk; its size."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_size

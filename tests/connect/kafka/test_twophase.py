@@ -1,0 +1,234 @@
+"""The two-phase Kafka sink: the contract, and what brokers, timeouts and strangers can do to it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from headgate.connect.kafka.protocol import Client
+from headgate.core.ids import Generation
+from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
+from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
+from services.kafka import Kafka
+from services.server import free_port, wait_until
+from tests.connect.kafka.numbers import Numbers, numbers, topic_of, visible
+
+
+@pytest.fixture
+def topic(kafka: Kafka, tmp_path: Path) -> str:
+    name = topic_of(tmp_path)
+    kafka.create_topic(name, partitions=2)
+    return name
+
+
+class TestWithNet(TwoPhaseContract):
+    net = True
+
+    @pytest.fixture(autouse=True)
+    def _broker(self, kafka: Kafka, topic: str) -> None:
+        self.kafka = kafka
+        self.topic = topic
+
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        return numbers(self.kafka, topic_of(place), net=self.net)
+
+    def visible(self, place: Path) -> Sequence[Row]:
+        return visible(self.kafka, topic_of(place))
+
+
+class TestWithoutNet(TestWithNet):
+    net = False
+
+
+Open = Callable[[Numbers], Numbers]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def open_it(sink: Numbers) -> Numbers:
+            stack.callback(sink.close)
+            sink.open(context_in(tmp_path))
+            return sink
+
+        yield open_it
+
+
+def ids(kafka: Kafka, topic: str, *states: str) -> list[str]:
+    """The ids of the sink, which has the topic for a prefix."""
+    with Client(kafka.servers) as client:
+        return [each.transactional_id for each in client.list_transactions(f"{topic}.", states)]
+
+
+def expire(kafka: Kafka, transactional_ids: Sequence[str]) -> None:
+    """Wait until the broker has given up these transactions."""
+
+    def given_up() -> bool:
+        with Client(kafka.servers) as client:
+            found = client.describe(transactional_ids).values()
+        return all(each.state == "CompleteAbort" for each in found)
+
+    wait_until(given_up, 60, "the broker to give up transactions")
+
+
+def test_what_the_broker_has_given_up_is_written_anew_from_the_net_once(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    expire(kafka, ids(kafka, topic, "Ongoing"))
+    compare(visible(kafka, topic), [])
+    sink.commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+    sink.commit(handle)
+    again = opened(numbers(kafka, topic))
+    again.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_without_a_net_a_seal_of_what_the_broker_has_given_up_fails(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic, net=False, timeout_s=2, downtime_s=0))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    expire(kafka, ids(kafka, topic, "Ongoing"))
+    with pytest.raises(ExternalError, match="has given up transaction"):
+        seal(sink, 2, attempt(0))
+    with pytest.raises(BadStorage, match="sealed rows of batch 0 are lost"):
+        sink.commit(handle)
+    compare(visible(kafka, topic), [])
+
+
+def test_a_file_of_the_net_that_is_gone_when_it_is_needed_is_missed(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    expire(kafka, ids(kafka, topic, "Ongoing"))
+    staging = context_in(tmp_path).staging
+    assert staging is not None
+    for file in staging.rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(BadStorage, match=r"was lost at the broker, and .* with its rows is gone"):
+        sink.commit(handle)
+
+
+def test_a_commit_is_told_from_a_loss_even_after_somebody_took_up_the_id(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic))
+    write(sink, spark, attempt(0))
+    names = ids(kafka, topic, "Ongoing")
+    handle = seal(sink, 1, attempt(0))
+    sink.commit(handle)
+    with Client(kafka.servers) as client:
+        for name in names:
+            client.init_producer(name, 60_000)
+    opened(numbers(kafka, topic)).recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_a_sealed_transaction_that_a_stranger_fenced_is_written_anew(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    for name in ids(kafka, topic, "Ongoing"):
+        stranger = Producer({"bootstrap.servers": kafka.servers, "transactional.id": name})
+        stranger.init_transactions(30)
+    sink.commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_ids_come_from_a_pool_and_are_used_again(kafka: Kafka, topic: str, spark: SparkSession, opened: Open) -> None:
+    sink = opened(numbers(kafka, topic, max_open=2))
+    for batch in range(6):
+        write(sink, spark, attempt(batch))
+        sink.commit(seal(sink, batch + 1, attempt(batch)))
+    assert {name.split(".")[-2] for name in ids(kafka, topic) if ".g1." in name} <= {"0", "1"}
+    compare(visible(kafka, topic), rows_of(*(attempt(batch) for batch in range(6))))
+
+
+def test_a_generation_aborts_what_earlier_ones_left_open_and_nothing_of_later_or_foreign_ones(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    opened_early, opened_late = opened(numbers(kafka, topic)), opened(numbers(kafka, topic))
+    write(opened_early, spark, attempt(0, generation=1))
+    late = attempt(0, generation=3)
+    write(opened_late, spark, late)
+    foreign = Producer({"bootstrap.servers": kafka.servers, "transactional.id": f"foreign-{topic}"})
+    foreign.init_transactions(30)
+    foreign.begin_transaction()
+    foreign.produce(topic, b'{"number": -1, "writer": "foreign"}')
+    foreign.flush(30)
+    opened(numbers(kafka, topic)).abort(Strangers(Generation(2)))
+    assert [name for name in ids(kafka, topic, "Ongoing") if ".g1." in name] == []
+    opened_late.commit(seal(opened_late, 9, late, generation=3))
+    foreign.commit_transaction(30)
+    compare(visible(kafka, topic), [*rows_of(late), (-1, "foreign")])
+
+
+def test_a_broker_that_is_killed_with_open_transactions_still_has_them(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    kafka.kill()
+    with pytest.raises(ExternalError):
+        sink.commit(handle)
+    kafka.start()
+    sink.commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_a_timeout_that_does_not_cover_checkpoint_and_downtime_is_refused(
+    kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    base = context_in(tmp_path)
+    context = SinkContext(base.job, base.sink, base.life, base.staging, checkpoint_timeout_ms=600_000)
+    with pytest.raises(InvalidOption, match="make it 900 s or more"):
+        numbers(kafka, topic, timeout_s=899).open(context)
+    with pytest.raises(InvalidOption, match=r"raise transaction.max.timeout.ms of the broker"):
+        numbers(kafka, topic, timeout_s=8 * 24 * 3600).open(context)
+    fit = numbers(kafka, topic)
+    fit.open(context)
+    fit.close()
+
+
+def test_a_topic_that_is_not_there_is_refused(kafka: Kafka, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="has no topic nowhere: create it first"):
+        numbers(kafka, "nowhere").open(context_in(tmp_path))
+
+
+def test_a_broker_that_is_not_there_is_named(tmp_path: Path, kafka: Kafka) -> None:
+    port = free_port()
+    sink = numbers(kafka, "any")
+    sink._target = type(sink._target)(f"127.0.0.1:{port}", "any", "any", 900_000)
+    with pytest.raises(ExternalError, match=f"127.0.0.1:{port}"):
+        sink.open(context_in(tmp_path))
+
+
+def test_rows_that_kafka_cannot_take_are_refused_by_name(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic))
+    sink.begin_transaction(attempt(0))
+    with pytest.raises(InvalidOption, match="sink sink: column 'id' has no place in a Kafka row"):
+        super(Numbers, sink).invoke(attempt(0), spark.range(3))
+
+
+def test_a_message_that_is_too_large_is_named(kafka: Kafka, topic: str, spark: SparkSession, opened: Open) -> None:
+    sink = opened(numbers(kafka, topic))
+    sink.begin_transaction(attempt(0))
+    with pytest.raises(UserError, match="2000000"):
+        super(Numbers, sink).invoke(attempt(0), spark.range(1).selectExpr("repeat('x', 2000000) AS value"))
