@@ -43,7 +43,7 @@ def sink(
     written as UTC. The server's outage only delays a commit, however long it is.
     """
     _need_client()
-    from headgate.connect.mariadb.sink import MariaDBSink  # noqa: PLC0415 - only with the client
+    from headgate.connect.mariadb.staged import MariaDBSink  # noqa: PLC0415 - only with the client
 
     address = _address("sink", host, port, user, password, database, ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
     columns = _key(key)
@@ -71,7 +71,7 @@ def xa(
     and ``headgate_applied``, which are made when they are not there.
     """
     _need_client()
-    from headgate.connect.mariadb.xa import XASink  # noqa: PLC0415 - only with the client
+    from headgate.connect.mariadb.twophase import XASink  # noqa: PLC0415 - only with the client
 
     address = _address("xa", host, port, user, password, database, ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
     return XASink(address, _table("xa", table))

@@ -1,0 +1,33 @@
+"""Both sinks for MariaDB keep the contract of every exactly-once sink."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headgate.connect import mariadb as connect
+from headgate.sink.api import TwoPhaseSink
+from headgate.sink.contract import Row, TwoPhaseContract
+from services.mariadb import MariaDB
+from tests.connect.mariadb.places import build, make_table, rows_in
+
+
+class MariaDBContract(TwoPhaseContract):
+    server: MariaDB
+
+    @pytest.fixture(autouse=True)
+    def _server(self, mariadb: MariaDB) -> None:
+        self.server = mariadb
+
+    def visible(self, place: Path) -> Sequence[Row]:
+        return rows_in(self.server, place)
+
+
+class TestSink(MariaDBContract):
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        return build(connect.sink, self.server, make_table(self.server, place))
+
+
+class TestXA(MariaDBContract):
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        return build(connect.xa, self.server, make_table(self.server, place))
