@@ -28,6 +28,8 @@ ANSWER_MAX = 100_000_000
 """Bytes. No answer to what is asked here comes near."""
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake of TLS begin."""
+CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""What TLS says when the other side is gone."""
 
 
 class Unreachable(ExternalError):
@@ -149,12 +151,13 @@ class Connection:
             raise TimedOut(
                 f"Kafka at {self.address} did not answer {call.name} within {deadline.seconds:g} s{hint}"
             ) from error
-        except ssl.SSLError as error:
-            raise UserError(
-                f"Kafka at {self.address} refused the TLS connection: {error.reason or 'no reason given'}: "
-                "check ssl.certificate.location and ssl.key.location"
-            ) from error
         except OSError as error:
+            # With TLS 1.3 a server looks at the client's certificate after the handshake, and answers with an alert.
+            if isinstance(error, ssl.SSLError) and not isinstance(error, CUT_OFF) and not self._answered:
+                raise UserError(
+                    f"Kafka at {self.address} refused the TLS connection: {error.reason or 'no reason given'}: "
+                    "check ssl.certificate.location and ssl.key.location"
+                ) from error
             raise self._closed(error.strerror or str(error)) from error
 
     def _decoded(self, call: Call[T], answer: bytes) -> T:
@@ -223,7 +226,7 @@ class Connection:
                 f"Kafka at {self.address} did not finish the TLS handshake within {deadline.seconds:g} s: "
                 "is it a port with TLS?"
             ) from error
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as error:
+        except (*CUT_OFF, ConnectionError) as error:
             raise self._closed("in the TLS handshake") from error
         except ssl.SSLError as error:
             raise UserError(

@@ -5,6 +5,7 @@ import http.server
 import socket
 import socketserver
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -246,3 +247,19 @@ def test_a_client_shows_its_own_certificate_where_one_is_asked_for(certificates:
     with _with_tls(certificates, ask_client=True) as address:
         assert "is an HTTP server" in str(_refused(address, options | own))
         assert "is an HTTP server" not in str(_refused(address, options, timeout_s=1.0))
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_secure_connection_that_is_cut_off_is_no_mistake_of_the_user(certificates: Certificates, reset: bool) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.certificate, certificates.key)
+
+    def serve(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(4096)
+            if reset:
+                secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with _listening(serve) as address:
+        found = _refused(address, _trusting(certificates), timeout_s=2.0)
+    assert isinstance(found, ExternalError)
