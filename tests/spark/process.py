@@ -17,17 +17,19 @@ Line = dict[str, Any]
 
 
 class JobProcess:
-    """One run of a job."""
+    """One run of a job. Its file finds what it is to be in an environment variable."""
 
-    def __init__(self, shape: dict[str, Any], *arguments: str) -> None:
+    def __init__(
+        self, shape: dict[str, Any], *arguments: str, file: Path = SHAPES, variable: str = "HEADGATE_SHAPE"
+    ) -> None:
         directory = Path(shape["directory"])
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / "log.txt"
         root = SHAPES.parent.parent.parent
-        environment = {**os.environ, "HEADGATE_SHAPE": json.dumps(shape), "PYTHONPATH": str(root)}
+        environment = {**os.environ, variable: json.dumps(shape), "PYTHONPATH": str(root)}
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headgate", "run", str(SHAPES), "--json", *arguments],
+                [sys.executable, "-m", "headgate", "run", str(file), "--json", *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

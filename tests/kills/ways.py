@@ -1,0 +1,219 @@
+"""Every way out that a campaign of kills tries: what it needs, the sink itself, and an independent reader.
+
+One rule: a reader knows nothing of Headgate. It is ``psql``, ``mariadb``, a consumer that sees committed rows, a plain
+HTTP request, or the table format's own reader.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+import headgate as hg
+from tests.kills.ground import DATABASE, Ground
+
+Settings = Mapping[str, Any]
+PLAIN = ("n", "key AS k", "seq")
+AS_JSON = ("key", "to_json(struct(n, seq)) AS value")
+TABLE = "n BIGINT, k VARCHAR(40), seq BIGINT"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way out."""
+
+    name: str
+    server: str | None
+    """Which server it needs, and may lose."""
+    columns: tuple[str, ...]
+    prepare: Callable[[Ground], None]
+    sink: Callable[[Settings], hg.TwoPhaseSink]
+    numbers: Callable[[Ground], Counter[int]]
+    """How often a reader finds each row."""
+
+
+def _postgres_table(name: str, key: str = "") -> Callable[[Ground], None]:
+    return lambda ground: _nothing(ground.postgres.query(f"CREATE TABLE {name} ({TABLE}{key})", DATABASE))
+
+
+def _mariadb_table(name: str) -> Callable[[Ground], None]:
+    return lambda ground: _nothing(ground.mariadb.query(f"CREATE TABLE {name} ({TABLE}) ENGINE=InnoDB", DATABASE))
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def _in_postgres(name: str) -> Callable[[Ground], Counter[int]]:
+    return lambda ground: Counter(int(row[0]) for row in ground.postgres.query(f"SELECT n FROM {name}", DATABASE))  # noqa: S608
+
+
+def _in_mariadb(name: str) -> Callable[[Ground], Counter[int]]:
+    return lambda ground: Counter(int(row[0]) for row in ground.mariadb.query(f"SELECT n FROM {name}", DATABASE))  # noqa: S608
+
+
+def _in_kafka(topic: str) -> Callable[[Ground], Counter[int]]:
+    return lambda ground: Counter(json.loads(row.value or b"")["n"] for row in ground.read_topic(topic))
+
+
+def _kafka(topic: str, **options: Any) -> Callable[[Settings], hg.TwoPhaseSink]:
+    return lambda settings: hg.kafka.sink(
+        settings["kafka"], topic=topic, transactional_id_prefix=f"kills-{topic}", **options
+    )
+
+
+def _mariadb(settings: Settings) -> dict[str, Any]:
+    return dict(settings["mariadb"])
+
+
+def _files(ground: Ground) -> Counter[int]:
+    found = [path for path in (ground.directory / "files").iterdir() if path.name[0] not in "_."]
+    return Counter(n for path in found for n in pq.read_table(path, columns=["n"])["n"].to_pylist())
+
+
+def _delta(ground: Ground) -> Counter[int]:
+    import deltalake  # noqa: PLC0415
+
+    return Counter(deltalake.DeltaTable(str(ground.directory / "delta")).to_pyarrow_table()["n"].to_pylist())
+
+
+def _catalog(directory: str) -> dict[str, str]:
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{directory}/catalog.db",
+        "warehouse": f"file://{directory}/warehouse",
+    }
+
+
+def _iceberg_namespace(ground: Ground) -> None:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+    (ground.directory / "warehouse").mkdir()
+    catalog = load_catalog("kills", **_catalog(str(ground.directory)))
+    catalog.create_namespace("kills")
+    catalog.close()
+
+
+def _iceberg(ground: Ground) -> Counter[int]:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+    catalog = load_catalog("kills", **_catalog(str(ground.directory)))
+    try:
+        return Counter(catalog.load_table("kills.numbers").scan().to_arrow()["n"].to_pylist())
+    finally:
+        catalog.close()
+
+
+WAYS = {
+    way.name: way
+    for way in (
+        Way("files", None, PLAIN, _nothing, lambda it: hg.files(f"{it['directory']}/files"), _files),
+        Way(
+            "kafka-two-phase",
+            "kafka",
+            AS_JSON,
+            lambda ground: ground.kafka.create_topic("two-phase", partitions=2),
+            _kafka("two-phase"),
+            _in_kafka("two-phase"),
+        ),
+        Way(
+            "kafka-no-net",
+            "kafka",
+            AS_JSON,
+            lambda ground: ground.kafka.create_topic("no-net", partitions=2),
+            _kafka("no-net", net=False),
+            _in_kafka("no-net"),
+        ),
+        Way(
+            "kafka-staged",
+            "kafka",
+            AS_JSON,
+            lambda ground: ground.kafka.create_topic("staged", partitions=2),
+            _kafka("staged", way="staged"),
+            _in_kafka("staged"),
+        ),
+        Way(
+            "postgres-two-phase",
+            "postgres",
+            PLAIN,
+            _postgres_table("two_phase"),
+            lambda it: hg.postgres.sink(it["postgres"], table="two_phase"),
+            _in_postgres("two_phase"),
+        ),
+        Way(
+            "mariadb-staged",
+            "mariadb",
+            PLAIN,
+            _mariadb_table("staged"),
+            lambda it: hg.mariadb.sink(**_mariadb(it), table="staged"),
+            _in_mariadb("staged"),
+        ),
+        Way(
+            "mariadb-xa",
+            "mariadb",
+            PLAIN,
+            _mariadb_table("xa"),
+            lambda it: hg.mariadb.xa(**_mariadb(it), table="xa"),
+            _in_mariadb("xa"),
+        ),
+        Way(
+            "postgres-upsert",
+            "postgres",
+            PLAIN,
+            _postgres_table("upserted", ", PRIMARY KEY (n)"),
+            lambda it: hg.postgres.upsert(it["postgres"], table="upserted", key=["n"]),
+            _in_postgres("upserted"),
+        ),
+        Way(
+            "jdbc",
+            "postgres",
+            PLAIN,
+            _postgres_table("through_jdbc"),
+            lambda it: hg.jdbc.sink(**it["jdbc"], table="through_jdbc"),
+            _in_postgres("through_jdbc"),
+        ),
+        Way(
+            "search",
+            "opensearch",
+            PLAIN,
+            lambda ground: ground.opensearch.create_index("numbers"),
+            lambda it: hg.search.sink(it["opensearch"], index="numbers", id="n"),
+            lambda ground: Counter(int(name) for name in ground.opensearch.documents("numbers")),
+        ),
+        Way(
+            "hbase",
+            "hbase",
+            ("CAST(n AS STRING) AS n", "key AS k", "CAST(seq AS STRING) AS seq"),
+            lambda ground: ground.hbase.create_table("numbers", "f"),
+            lambda it: hg.hbase.sink(it["hbase"], table="numbers", row_key="n", family="f"),
+            lambda ground: Counter(int(key) for key in ground.hbase.rows("numbers")),
+        ),
+        Way("delta", None, PLAIN, _nothing, lambda it: hg.delta.sink(f"{it['directory']}/delta"), _delta),
+        Way(
+            "iceberg",
+            None,
+            PLAIN,
+            _iceberg_namespace,
+            lambda it: hg.iceberg.sink("kills.numbers", catalog=_catalog(str(Path(it["directory"])))),
+            _iceberg,
+        ),
+    )
+}
+
+GROUPS = {
+    "transactions": (
+        "files",
+        "kafka-two-phase",
+        "kafka-no-net",
+        "kafka-staged",
+        "postgres-two-phase",
+        "mariadb-staged",
+        "mariadb-xa",
+    ),
+    "others": ("postgres-upsert", "jdbc", "search", "hbase", "delta", "iceberg"),
+}
+"""Each group is one job: every row goes out by all ways of the group."""
