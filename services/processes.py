@@ -23,7 +23,19 @@ class Process(NamedTuple):
     def alive(self) -> bool:
         """Whether it is there and no zombie."""
         found = _look(self.pid)
-        return found is not None and found[0] == self
+        return found is not None and found.process == self
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal holds it, or it is gone."""
+        found = _look(self.pid)
+        return found is None or found.process != self or found.state == "T"
+
+
+class _Seen(NamedTuple):
+    process: Process
+    parent: int
+    state: str
 
 
 def family(pid: int) -> list[Process]:
@@ -31,24 +43,23 @@ def family(pid: int) -> list[Process]:
     children: dict[int, list[Process]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (found := _look(int(entry.name))) is not None:
-            process, parent = found
-            children[parent].append(process)
+            children[found.parent].append(found.process)
     head = _look(pid)
-    members = [] if head is None else [head[0]]
+    members = [] if head is None else [head.process]
     for member in members:  # grows while it is walked
         members.extend(children[member.pid])
     return members
 
 
-def _look(pid: int) -> tuple[Process, int] | None:
-    """The process and its parent's number, or None when it is gone or a zombie."""
+def _look(pid: int) -> _Seen | None:
+    """What the kernel says of the process, or None when it is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     # The name in parentheses may hold anything, so fields are counted after the last one.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else (Process(pid, int(fields[19])), int(fields[1]))
+    return None if fields[0] in "ZX" else _Seen(Process(pid, int(fields[19])), int(fields[1]), fields[0])
 
 
 def send(processes: Iterable[Process], number: signal.Signals) -> None:

@@ -183,7 +183,9 @@ class Server:
     def pause(self) -> None:
         """Stop the server's processes as they are (SIGSTOP). Connections stay, and nothing answers."""
         if (pid := self.pid) is not None:
-            send(family(pid), signal.SIGSTOP)
+            members = family(pid)
+            send(members, signal.SIGSTOP)
+            wait_until(lambda: all(each.stopped for each in members), 60, f"{self.name} to pause")
 
     def resume(self) -> None:
         """Let paused processes go on."""
