@@ -1,0 +1,87 @@
+"""Which column of the rows goes to which column of the table, and in what form.
+
+One rule: this happens in the driver, on names and types alone; what Spark itself can turn into another form it does
+along with the rest of the batch, so nothing is turned row by row in Python.
+"""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as SparkColumn, DataFrame
+from pyspark.sql.functions import col, spark_partition_id, to_json
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+from headgate.connect.postgres.fields import TEXTS
+from headgate.connect.postgres.table import Column, ColumnType, Table
+from headgate.errors import InvalidOption
+
+_NESTED = (StructType, MapType, ArrayType, VariantType)
+_JSON = ("json", "jsonb")
+
+
+def matched(
+    dataframe: DataFrame, table: Table, mapping: Mapping[str, str] | None, *, who: str
+) -> tuple[DataFrame, tuple[Column, ...]]:
+    """The rows in the form that the table takes, and the table's columns in their order."""
+    there = dataframe.columns
+    if len(set(there)) < len(there):
+        raise InvalidOption(f"{who}: two columns of the rows have the same name: rename one ({', '.join(there)})")
+    wanted = {name: name for name in there} if mapping is None else dict(mapping)
+    if missing := [name for name in wanted if name not in there]:
+        raise InvalidOption(f"{who}: the rows have no column {', '.join(missing)}: they have {', '.join(there)}")
+    columns = tuple(table.column(name, who) for name in wanted.values())
+    if lacking := [each.name for each in table.columns if each.needed and each not in columns]:
+        raise InvalidOption(
+            f"{who}: table {table.describe()} needs a value in {', '.join(lacking)}, and the rows have none: "
+            "add the column to the rows, or a default to the table"
+        )
+    forms = [
+        _form(col(quoted(name)), dataframe.schema[name].dataType, column.type).alias(column.name)
+        for name, column in zip(wanted, columns, strict=True)
+    ]
+    return dataframe.select(*forms), columns
+
+
+def in_lanes(dataframe: DataFrame, lanes: int | None) -> DataFrame:
+    """At most so many partitions. Rows of one partition stay together, in their order."""
+    if lanes is None:
+        return dataframe
+    # Not coalesce: it would merge the tasks of a stateful operator, which go by the number of their partition.
+    return dataframe.repartitionById(lanes, spark_partition_id() % lanes)
+
+
+def in_lanes_by_key(dataframe: DataFrame, lanes: int | None, key: tuple[str, ...]) -> DataFrame:
+    """At most so many partitions, each with all rows of its keys."""
+    return dataframe if lanes is None else dataframe.repartition(lanes, *(col(quoted(name)) for name in key))
+
+
+def quoted(name: str) -> str:
+    """A column's name for Spark, whatever it has in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _form(column: SparkColumn, kind: DataType, to: ColumnType) -> SparkColumn:
+    """The column as it is, or as Spark casts it: times by the time zone of the session."""
+    match to.name:
+        case "json" | "jsonb" if isinstance(kind, _NESTED):
+            return to_json(column)
+        case "timestamp" if isinstance(kind, TimestampType | DateType):
+            return column.cast("timestamp_ntz")
+        case "timestamptz" if isinstance(kind, TimestampNTZType | DateType):
+            return column.cast("timestamp")
+        case "bytea" if isinstance(kind, StringType):
+            return column.cast("binary")
+        case name if name in TEXTS and name not in _JSON and not isinstance(kind, (StringType, BinaryType, *_NESTED)):
+            return column.cast("string")
+        case _:
+            return column

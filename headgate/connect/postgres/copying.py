@@ -1,0 +1,81 @@
+"""Rows into a table with COPY, on an executor.
+
+One rule: one COPY takes all rows of a partition, in binary form if every column has one, else as text. The choice is
+made by types, so it is the same for all batches.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import pyarrow as pa
+from psycopg import sql
+
+from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.fields import Encode, encoder
+from headgate.connect.postgres.stream import HEADER, TRAILER, Field, as_bytes, lay_out
+from headgate.connect.postgres.table import Column
+from headgate.connect.postgres.text import text_rows
+from headgate.errors import UserError
+
+PIECE_BYTES = 32 * 1024 * 1024
+"""Larger batches are laid out in pieces of about this size."""
+
+
+def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+    """The batches that have rows. None if none has: then nothing needs to be opened for them."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else chain([first], filled)
+
+
+def copy_rows(
+    connection: Connection, into: sql.Identifier, columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
+) -> int:
+    """Copy all rows. How many there were."""
+    first = next(batches)
+    encoders = [encoder(kind, column.type) for kind, column in zip(first.schema.types, columns, strict=True)]
+    known = [each for each in encoders if each is not None]
+    binary = len(known) == len(columns)
+    query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT {})").format(
+        into,
+        sql.SQL(", ").join(sql.Identifier(column.name) for column in columns),
+        sql.SQL("BINARY" if binary else "TEXT"),
+    )
+    rows = 0
+    with connection.cursor() as cursor, cursor.copy(query) as copy:
+        if binary:
+            copy.write(HEADER)
+        for batch in chain([first], batches):
+            for piece in _pieces(batch):
+                copy.write(_binary(piece, known, columns) if binary else _text(piece, columns))
+            rows += batch.num_rows
+        if binary:
+            copy.write(TRAILER)
+    return rows
+
+
+def _binary(piece: pa.RecordBatch, encoders: Sequence[Encode], columns: Sequence[Column]) -> memoryview:
+    fields = [
+        _field(encode, array, column) for encode, array, column in zip(encoders, piece.columns, columns, strict=True)
+    ]
+    return as_bytes(lay_out(fields, piece.num_rows))
+
+
+def _field(encode: Encode, array: pa.Array, column: Column) -> Field:
+    try:
+        return encode(array)
+    except (pa.ArrowInvalid, UserError) as error:
+        raise UserError(
+            f"column {column.name} of type {column.type.shown} cannot take a value: {error}: "
+            "change the rows or the table"
+        ) from None
+
+
+def _text(piece: pa.RecordBatch, columns: Sequence[Column]) -> memoryview:
+    return text_rows(piece.columns, [column.name for column in columns])
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    count = min(batch.num_rows, -(-batch.nbytes // PIECE_BYTES)) or 1
+    size = -(-batch.num_rows // count)
+    yield from (batch.slice(begin, size) for begin in range(0, batch.num_rows, size))

@@ -1,0 +1,112 @@
+"""Prepared transactions and the sessions that make them, on the server.
+
+One rule: only what parses as this owner's own name is ever touched.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from psycopg import errors, sql
+
+from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.names import PREFIX, Owner, Part
+from headgate.errors import ExternalError
+from headgate.sink.api import Attempt
+
+_POLL_SECONDS = 0.1
+_END_SECONDS = 10.0
+_SLOTS = 0x68656164
+"""The first half of the names of the advisory locks that stand for room."""
+_PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+_ROOM = f"""
+SELECT slot FROM generate_series(1, current_setting('max_prepared_transactions')::int - (
+    SELECT count(*)::int FROM pg_prepared_xacts
+    WHERE database <> current_database() OR NOT starts_with(gid, '{PREFIX}:'))) AS slot
+WHERE pg_try_advisory_xact_lock({_SLOTS}, slot) LIMIT 1
+"""  # noqa: S608 - constants
+_SESSIONS = """
+SELECT application_name{} FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND {} AND pid <> pg_backend_pid()
+"""
+
+
+def found(connection: Connection, owner: Owner) -> dict[str, Part]:
+    """All prepared transactions of this owner."""
+    rows = connection.execute(f"{_PREPARED} AND starts_with(gid, %s)", [f"{owner.name}:"]).fetchall()
+    return {gid: part for (gid,) in rows if (part := owner.part(gid)) is not None}
+
+
+def still_prepared(connection: Connection, gids: Collection[str]) -> set[str]:
+    """Which of these are there."""
+    return {gid for (gid,) in connection.execute(f"{_PREPARED} AND gid = ANY(%s)", [list(gids)])}
+
+
+def other_lives(connection: Connection, owner: Owner) -> list[tuple[str, datetime]]:
+    """The prepared transactions that other lives of this sink left, the oldest first, with their times."""
+    query = (
+        "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database() "
+        "AND starts_with(gid, %s) AND NOT starts_with(gid, %s) ORDER BY prepared"
+    )
+    return connection.execute(query, [owner.any_life, f"{owner.name}:"]).fetchall()
+
+
+def take_room(connection: Connection, wait_seconds: float) -> None:
+    """Wait until there is room for one more prepared transaction, and keep it for this session's transaction.
+
+    The server forgets rows that it has no room to prepare, so room is taken before the rows come. It is an advisory
+    lock of the transaction, one of as many as the server may prepare; a prepared transaction keeps it until its end.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while connection.execute(_ROOM).fetchone() is None:
+        if time.monotonic() > deadline:
+            raise ExternalError(
+                f"PostgreSQL had no room for another prepared transaction for {wait_seconds:g} s: raise "
+                "max_prepared_transactions, write in fewer lanes, or take checkpoints more often"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def commit_prepared(connection: Connection, gid: str, wait_seconds: float) -> bool:
+    """Commit one. Whether it was there."""
+    return _finish(connection, "COMMIT PREPARED {}", gid, wait_seconds)
+
+
+def roll_back(connection: Connection, owner: Owner, covered: Callable[[Part], bool], wait_seconds: float) -> None:
+    """Roll back every prepared transaction of this owner that is covered."""
+    for gid, part in found(connection, owner).items():
+        if covered(part):
+            _finish(connection, "ROLLBACK PREPARED {}", gid, wait_seconds)
+
+
+def end_sessions(connection: Connection, owner: Owner, covered: Callable[[Attempt], bool]) -> None:
+    """End the sessions that still write for an attempt that is covered, so that they prepare nothing any more."""
+    named = _SESSIONS.format("", "starts_with(application_name, %s)")
+    ended = _SESSIONS.format(", pg_terminate_backend(pid)", "application_name = ANY(%s)")
+
+    def left() -> list[str]:
+        names = {name for (name,) in connection.execute(named, [f"{owner.session}:"])}
+        return [name for name in names if (attempt := owner.attempt_of(name)) is not None and covered(attempt)]
+
+    deadline = time.monotonic() + _END_SECONDS
+    while names := left():
+        connection.execute(ended, [names])
+        if time.monotonic() > deadline:
+            raise ExternalError(f"PostgreSQL does not end sessions that write for nobody ({', '.join(names)})")
+        time.sleep(_POLL_SECONDS / 10)
+
+
+def _finish(connection: Connection, order: str, gid: str, wait_seconds: float) -> bool:
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            connection.execute(sql.SQL(order).format(sql.Literal(gid)))
+        except errors.UndefinedObject:
+            return False
+        except errors.ObjectNotInPrerequisiteState:
+            # Another process ends it at this moment.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS / 10)
+        else:
+            return True

@@ -1,0 +1,235 @@
+"""Rows into a table, exactly once, in prepared transactions.
+
+One rule: executors prepare, one transaction for each partition of a batch; a seal only lists what is prepared, and a
+commit only says ``COMMIT PREPARED``. Rows never pass through the driver.
+
+A prepared transaction survives any crash of the server, and holds its locks until it is committed or rolled back. So
+where a table has unique keys, the replay of a batch would wait for what the dead attempt prepared:
+
+- what an earlier run of this generation prepared for the same batch is rolled back before the batch is written;
+- what an earlier attempt of Spark at a partition prepared is rolled back before that partition is written;
+- what an earlier generation prepared, and nobody will commit, is rolled back by ``abort``, which runs beside the first
+  batches. A batch that meets its locks waits so long, at most for ``wait``; then it fails, and is replayed.
+
+A task of a dead run may still be writing. Its session is ended before its transactions are rolled back; if it comes
+later all the same, its transaction has a name that no handle lists, and goes with the next ``abort``.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame
+
+from headgate.connect.postgres import markers, prepared
+from headgate.connect.postgres.client import Connection, Server, Sessions, translated
+from headgate.connect.postgres.columns import in_lanes, matched
+from headgate.connect.postgres.handle import Sealed
+from headgate.connect.postgres.names import Owner, Part
+from headgate.connect.postgres.opening import check_columns, check_server, opened
+from headgate.connect.postgres.table import Table, read_table
+from headgate.connect.postgres.writer import Preparing, written
+from headgate.core.ids import CheckpointId, Generation
+from headgate.errors import BadStorage, ExternalError
+from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.partitions import write_partitions
+
+COMMITS_AT_ONCE = 8
+"""Sessions that commit side by side. Each commit is one wait for the server's disk, and those can be shared."""
+FEW = 4
+"""So many commits are not worth another session."""
+
+logger = logging.getLogger("headgate")
+
+
+class PostgresSink(TwoPhaseSink):
+    """What ``sink`` makes."""
+
+    def __init__(
+        self, server: Server, table: str, columns: Mapping[str, str] | None, lanes: int | None, wait_ms: int
+    ) -> None:
+        """All checked by ``sink``."""
+        self._server = server
+        self._name = table
+        self._columns = columns
+        self._lanes = lanes
+        self._wait_ms = wait_ms
+        self._owner: Owner | None = None
+        self._sessions: Sessions | None = None
+        self._table: Table | None = None
+        self._begun: Attempt | None = None
+        self._written: dict[Attempt, tuple[Part, ...]] = {}
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Every row once."""
+        return Guarantee.EXACTLY_ONCE
+
+    def describe(self) -> str:
+        """Table and database."""
+        return f"PostgreSQL table {self._name} in {self._server.describe()}, by prepared transactions"
+
+    def open(self, context: SinkContext) -> None:
+        """See that the server prepares transactions and the table takes rows, and make the table of markers."""
+        who = f"sink {context.sink}"
+        owner = Owner.of(context)
+        with opened(self._server, owner, who) as connection:
+            check_server(connection, lanes=self._lanes, who=who)
+            table = read_table(connection, self._name, who=who, rights=("INSERT",))
+            check_columns(table, self._columns, who=who)
+            markers.ensure(connection, table.schema, who=who)
+            self._tell_of_other_lives(connection, owner, who)
+        self._owner = owner
+        self._table = table
+        self._sessions = Sessions(self._server, f"{owner.session}:driver")
+
+    def begin_transaction(self, attempt: Attempt) -> None:
+        """Roll back what this attempt, and earlier runs at the same batch, left."""
+        who = f"sink {attempt.sink}"
+        with self._session(f"{who}: cannot begin batch {attempt.batch}") as connection:
+            self._table = read_table(connection, self._name, who=who, rights=("INSERT",))
+
+            def dead(other: Attempt) -> bool:
+                same = (other.generation, other.batch) == (attempt.generation, attempt.batch)
+                return same and other.run <= attempt.run
+
+            self._throw_away(connection, dead)
+        self._begun = attempt
+
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        """Have executors prepare a transaction for each partition that has rows; then see that all are there."""
+        if self._begun != attempt:
+            self.begin_transaction(attempt)
+        self._begun = None
+        assert self._table is not None, "open comes first"
+        owner = self._whose
+        rows, columns = matched(dataframe, self._table, self._columns, who=f"sink {attempt.sink}")
+        writer = Preparing(self._server, self._table, columns, owner, attempt, self._wait_ms)
+        parts = written(owner, write_partitions(in_lanes(rows, self._lanes), writer))
+        gids = {owner.gid(part) for part in parts}
+        with self._session(f"sink {attempt.sink}: cannot look for batch {attempt.batch}") as connection:
+            there = {gid for gid, part in prepared.found(connection, owner).items() if owner.attempt(part) == attempt}
+            if gids - there:
+                raise ExternalError(
+                    f"sink {attempt.sink}: of what was prepared for batch {attempt.batch}, {len(gids - there)} "
+                    "transactions are gone again: leave spark.speculation off, and roll back nothing by hand"
+                )
+            if there - gids:  # Spark ran a partition again, though the first attempt had come to its end.
+                self._roll_back(connection, owner, lambda part: owner.gid(part) in there - gids)
+        self._written[attempt] = parts
+
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+        """List the transactions, and see that they are prepared."""
+        owner = self._whose
+        assert self._table is not None, "open comes first"
+        parts: list[Part] = []
+        for attempt in attempts:
+            if attempt not in self._written:
+                raise BadStorage(
+                    f"sink {owner.sink}: nothing is known of batch {attempt.batch} of run {attempt.run}: "
+                    "restart the job from its last checkpoint"
+                )
+            parts += self._written[attempt]
+        sealed = Sealed(owner, generation, checkpoint, self._table.schema, tuple(parts))
+        if parts:
+            with self._session(f"sink {owner.sink}: cannot seal checkpoint {checkpoint}") as connection:
+                there = prepared.still_prepared(connection, sealed.gids)
+            if lost := [gid for gid in sealed.gids if gid not in there]:
+                raise BadStorage(
+                    f"sink {owner.sink}: prepared transaction {lost[0]} is gone from the server, with {len(lost) - 1} "
+                    "others: somebody rolled it back; restart the job from its last checkpoint"
+                )
+        return sealed.to_handle()
+
+    def commit(self, handle: str) -> None:
+        """Commit every transaction, unless it is committed already; raise if one is neither prepared nor committed."""
+        sealed = Sealed.from_handle(handle)
+        if sealed.parts:
+            with self._session(f"sink {sealed.owner.sink}: cannot commit checkpoint {sealed.checkpoint}") as connection:
+                there = prepared.still_prepared(connection, sealed.gids)
+                _see_committed(connection, sealed, set(sealed.gids) - there)
+                _see_committed(connection, sealed, self._commit_all(connection, sorted(there)))
+                markers.settle(connection, sealed.schema, sealed.owner, sealed.checkpoint, sealed.gids)
+                # What a forgotten task prepared for the same batches: no handle lists it.
+                attempts = sealed.attempts
+                self._roll_back(connection, sealed.owner, lambda part: sealed.owner.attempt(part) in attempts)
+        for attempt in sealed.attempts:
+            self._written.pop(attempt, None)
+
+    def abort(self, abandoned: Abandoned) -> None:
+        """End the sessions that still write for what is covered, and roll back what they prepared."""
+        with self._session(f"sink {self._whose.sink}: cannot throw away what is abandoned") as connection:
+            self._throw_away(connection, abandoned.covers)
+
+    def close(self) -> None:
+        """Close the sessions."""
+        if self._sessions is not None:
+            self._sessions.close()
+
+    def _throw_away(self, connection: Connection, covered: Callable[[Attempt], bool]) -> None:
+        owner = self._whose
+        prepared.end_sessions(connection, owner, covered)
+        self._roll_back(connection, owner, lambda part: covered(owner.attempt(part)))
+        for attempt in [attempt for attempt in list(self._written) if covered(attempt)]:
+            self._written.pop(attempt, None)
+
+    def _roll_back(self, connection: Connection, owner: Owner, covered: Callable[[Part], bool]) -> None:
+        prepared.roll_back(connection, owner, covered, self._wait_ms / 1_000)
+
+    def _commit_all(self, connection: Connection, gids: Sequence[str]) -> set[str]:
+        """Commit all of them, many side by side. Those that were gone, because another process did the same."""
+        seconds = self._wait_ms / 1_000
+        if len(gids) <= FEW:
+            return {gid for gid in gids if not prepared.commit_prepared(connection, gid, seconds)}
+        lanes = min(COMMITS_AT_ONCE, -(-len(gids) // FEW))
+
+        def work(lane: int) -> set[str]:
+            with self._pool.borrow() as other:
+                return {gid for gid in gids[lane::lanes] if not prepared.commit_prepared(other, gid, seconds)}
+
+        with ThreadPoolExecutor(lanes) as threads:
+            return set().union(*threads.map(work, range(lanes)))
+
+    def _tell_of_other_lives(self, connection: Connection, owner: Owner, who: str) -> None:
+        if left := prepared.other_lives(connection, owner):
+            oldest, since = left[0]
+            logger.warning(
+                "%s: an earlier life of this job left %d prepared transactions, the oldest since %s: they hold locks "
+                "and room. When its storage is given up for good, roll them back: ROLLBACK PREPARED '%s'",
+                who,
+                len(left),
+                since.isoformat(timespec="seconds"),
+                oldest,
+            )
+
+    @property
+    def _whose(self) -> Owner:
+        assert self._owner is not None, "open comes first"
+        return self._owner
+
+    @property
+    def _pool(self) -> Sessions:
+        assert self._sessions is not None, "open comes first"
+        return self._sessions
+
+    @contextmanager
+    def _session(self, what: str) -> Iterator[Connection]:
+        with translated(what), self._pool.borrow() as connection:
+            yield connection
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process opens it anew."""
+        fresh: dict[str, object] = {"_owner": None, "_sessions": None, "_table": None, "_begun": None, "_written": {}}
+        return {**self.__dict__, **fresh}
+
+
+def _see_committed(connection: Connection, sealed: Sealed, gone: set[str]) -> None:
+    """See that what is not prepared any more is committed."""
+    known = markers.committed(connection, sealed.schema, sealed.owner, sealed.checkpoint, gone)
+    if lost := sorted(gone - known):
+        raise BadStorage(
+            f"sink {sealed.owner.sink}: prepared transaction {lost[0]} of checkpoint {sealed.checkpoint} is neither "
+            f"prepared nor committed, with {len(lost) - 1} others: the server or the database is another one, or "
+            "somebody rolled it back; restore the server, or restart the job from an earlier savepoint"
+        )

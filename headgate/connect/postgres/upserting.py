@@ -1,0 +1,183 @@
+"""Rows into a table under keys: a row that is written again is written over itself.
+
+One rule: each partition is brought into a table of its session's own by COPY, and from there into the table in one
+statement, in the order of keys: so lanes that meet do not wait for each other in a ring, and if they do, it is tried
+again.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+from psycopg import errors, sql
+from pyspark.sql import DataFrame
+
+from headgate.connect.postgres.client import Connection, Server, translated
+from headgate.connect.postgres.columns import in_lanes_by_key, matched
+from headgate.connect.postgres.copying import copy_rows, first_rows
+from headgate.connect.postgres.names import Owner
+from headgate.connect.postgres.opening import check_columns, check_writable, opened
+from headgate.connect.postgres.table import Column, Table, read_table
+from headgate.errors import InvalidOption, UserError
+from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.idempotent import IdempotentSink
+from headgate.sink.partitions import Place, Write, write_partitions
+
+TRIES = 10
+"""How often a statement is tried that others were in the way of."""
+RIGHTS = ("INSERT", "UPDATE", "SELECT")
+_STAGE = sql.Identifier("pg_temp", "headgate_rows")
+_IN_THE_WAY = (errors.DeadlockDetected, errors.SerializationFailure)
+
+
+class UpsertSink(IdempotentSink):
+    """What ``upsert`` makes."""
+
+    def __init__(
+        self,
+        server: Server,
+        table: str,
+        key: tuple[str, ...],
+        columns: Mapping[str, str] | None,
+        lanes: int | None,
+        wait_ms: int,
+    ) -> None:
+        """All checked by ``upsert``."""
+        self._server = server
+        self._name = table
+        self._key = key
+        self._columns = columns
+        self._lanes = lanes
+        self._wait_ms = wait_ms
+        self._owner: Owner | None = None
+        self._table: Table | None = None
+
+    def describe(self) -> str:
+        """Table, database and key."""
+        return f"PostgreSQL table {self._name} in {self._server.describe()}, upserted by {', '.join(self._key)}"
+
+    def open(self, context: SinkContext) -> None:
+        """See that the table takes rows, and has a unique key of these columns."""
+        who = f"sink {context.sink}"
+        owner = Owner.of(context)
+        with opened(self._server, owner, who) as connection:
+            check_writable(connection, who=who)
+            row = connection.execute("SELECT has_database_privilege(current_database(), 'TEMPORARY')").fetchone()
+            if row is not None and not row[0]:
+                raise InvalidOption(f"{who}: the user may not make temporary tables: GRANT TEMPORARY ON DATABASE")
+            table = read_table(connection, self._name, who=who, rights=RIGHTS)
+        check_columns(table, self._columns, who=who)
+        for name in self._key:
+            table.column(name, who)
+        if frozenset(self._key) not in table.keys:
+            named = ", ".join(self._key)
+            raise InvalidOption(
+                f"{who}: table {table.describe()} has no unique key ({named}): "
+                f"ALTER TABLE {table.describe()} ADD UNIQUE ({named}), or name the columns of a key that it has"
+            )
+        self._owner = owner
+        self._table = table
+
+    def writer(self, attempt: Attempt) -> Write:
+        """What upserts a partition whose columns are those of the table."""
+        assert self._table is not None, "open comes first"
+        return self._upserting(attempt, self._table.columns)
+
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        """Have executors write the rows."""
+        assert self._table is not None, "open comes first"
+        who = f"sink {attempt.sink}"
+        rows, columns = matched(dataframe, self._table, self._columns, who=who)
+        if missing := [name for name in self._key if name not in rows.columns]:
+            raise InvalidOption(f"{who}: the rows have no {', '.join(missing)}, which is their key: add it")
+        write_partitions(in_lanes_by_key(rows, self._lanes, self._key), self._upserting(attempt, columns))
+
+    def _upserting(self, attempt: Attempt, columns: tuple[Column, ...]) -> Write:
+        assert self._table is not None, "open comes first"
+        assert self._owner is not None, "open comes first"
+        return Upserting(self._server, self._table, self._key, columns, self._owner, attempt, self._wait_ms)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process opens it anew."""
+        return {**self.__dict__, "_owner": None, "_table": None}
+
+
+@dataclass(frozen=True)
+class Upserting:
+    """Writes the partitions of one attempt."""
+
+    server: Server
+    table: Table
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    owner: Owner
+    attempt: Attempt
+    wait_ms: int
+
+    def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
+        """Write all rows. How many there were."""
+        del place
+        filled = first_rows(batches)
+        if filled is None:
+            return "0"
+        attempt = self.attempt
+        what = f"sink {attempt.sink}: cannot write batch {attempt.batch} to table {self.table.describe()}"
+        limits = {"lock_timeout": self.wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
+        with (
+            translated(what),
+            closing(self.server.connect(self.owner.session_of(attempt), **limits)) as connection,
+        ):
+            names = sql.SQL(", ").join(sql.Identifier(column.name) for column in self.columns)
+            connection.execute(
+                sql.SQL("CREATE TEMPORARY TABLE headgate_rows AS SELECT {} FROM {} WITH NO DATA").format(
+                    names, self.table.identifier
+                )
+            )
+            rows = copy_rows(connection, _STAGE, self.columns, self._with_keys(filled))
+            self._merge(connection, names)
+        return str(rows)
+
+    def _with_keys(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, if no key has a null in it: PostgreSQL would add such a row again and again."""
+        keys = [(index, column.name) for index, column in enumerate(self.columns) if column.name in self.key]
+        for batch in batches:
+            for index, name in keys:
+                if batch.column(index).null_count:
+                    raise UserError(
+                        f"sink {self.attempt.sink}: a row has no {name}, which is its key: leave out such rows, or "
+                        "give them one"
+                    )
+            yield batch
+
+    def _merge(self, connection: Connection, names: sql.Composed) -> None:
+        others = [column.name for column in self.columns if column.name not in self.key]
+        action: sql.Composable = sql.SQL("NOTHING")
+        if others:
+            changes = (sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
+            action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(changes))
+        # Of rows with the same key the last one counts: ctid is the order in which they came.
+        query = sql.SQL(
+            "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({key}) {names} FROM {stage} "
+            "ORDER BY {key}, ctid DESC ON CONFLICT ({key}) DO {action}"
+        ).format(
+            table=self.table.identifier,
+            names=names,
+            key=sql.SQL(", ").join(sql.Identifier(name) for name in self.key),
+            stage=_STAGE,
+            action=action,
+        )
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                with connection.transaction():
+                    # The batch counts as written when this returns, so it must be on the disk.
+                    connection.execute(
+                        "SELECT set_config('synchronous_commit', 'on', true) "
+                        "WHERE current_setting('synchronous_commit') = 'off'"
+                    )
+                    connection.execute(query)
+            except _IN_THE_WAY:
+                if not left:
+                    raise
+            else:
+                return
