@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 ANSWER_S = 8.0
 """So long a question waits for its answer."""
+LOOK_S = 1.0
 PAUSE_S = 0.2
 Positions = Mapping[tuple[str, int], int]
 """An offset for each topic and partition."""
@@ -135,10 +136,15 @@ class Brokers:
         return next((each.error for each in answered.topic_partitions if each.error is not None), None)
 
     def _names(self) -> list[str]:
-        try:
-            return list(self._admin.list_topics(timeout=ANSWER_S).topics)
-        except confluent_kafka.KafkaException as error:
-            raise self._fault(error, "the list of topics") from error
+        """The names of all topics. Who is not let in hears of it at once; who finds nobody waits for them."""
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return list(self._admin.list_topics(timeout=LOOK_S).topics)
+            except confluent_kafka.KafkaException as error:
+                fault = self._fault(error, "the list of topics")
+                if isinstance(fault, UserError) or time.monotonic() > deadline - LOOK_S:
+                    raise fault from error
 
     def _offsets(self, topics: Mapping[str, Topic], spec: OffsetSpec, *, committed: bool) -> dict[tuple[str, int], int]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
