@@ -17,7 +17,7 @@ quietly() {
     what=$1
     shift
     "$@" >"$build/last.log" 2>&1 </dev/null ||
-        give_up "cannot $what: $(grep -E 'ERROR|^E:' "$build/last.log" | head -n 1 | cut -c 1-300) (see build/services/last.log)"
+        give_up "cannot $what: $(sed -n 's/.*\[ERROR\] //p; s/^E: //p' "$build/last.log" | head -n 1) (see build/services/last.log)"
 }
 
 missing_packages() {
@@ -54,8 +54,9 @@ install_packages() {
         mkdir -p /etc/postgresql-common
         echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
     fi
-    quietly "read the list of packages" apt-get update
-    quietly "install $*" apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@"
+    quietly "read the list of packages" apt-get update -o Acquire::Retries=5
+    quietly "install $*" apt-get install -y --no-install-recommends -o Acquire::Retries=5 \
+        -o Dpkg::Options::=--force-confold "$@"
     [ -z "$policy" ] || rm -f "$policy"
     trap - EXIT
 }
@@ -63,8 +64,9 @@ install_packages() {
 # The pom is copied last, so that an interrupted fetch is repeated.
 fetch_jars() {
     rm -rf "$build/$1.new"
-    quietly "fetch the jars of $1" mvn -q -B -f "$root/services/poms/$1/pom.xml" \
-        dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$build/$1.new"
+    quietly "fetch the jars of $1" mvn -q -B -U -Dmaven.wagon.http.retryHandler.count=5 \
+        -f "$root/services/poms/$1/pom.xml" dependency:copy-dependencies \
+        -DincludeScope=runtime "-DoutputDirectory=$build/$1.new"
     cp "$root/services/poms/$1/pom.xml" "$build/$1.new/pom.xml"
     rm -rf "${build:?}/$1"
     mv "$build/$1.new" "$build/$1"
