@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from headgate.connect.kafka import native
 from headgate.connect.kafka.client import STEP_MS, Client, Topic
+from headgate.connect.kafka.faults import Indefinite
 from headgate.connect.kafka.messages import Singly, Together, build
 from headgate.connect.kafka.rows import TOPIC, check
 from headgate.connect.kafka.settings import Option, settings
@@ -153,7 +154,11 @@ class TransactionWriter:
         """Show what was written. If it raises ``Indefinite`` nobody knows whether it is shown."""
         self._require_transaction()
         self.flush()
-        self._client.until_done("cannot commit", self._client.library.rd_kafka_commit_transaction)
+        try:
+            self._client.until_done("cannot commit", self._client.library.rd_kafka_commit_transaction)
+        except Indefinite:
+            self._in_transaction = False  # an abort now would be a gamble
+            raise
         self._in_transaction = False
 
     def abort(self) -> None:

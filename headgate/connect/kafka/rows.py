@@ -24,7 +24,7 @@ EARLIEST_MS = 1
 
 def check_frame(schema: StructType, *, topic: str | None, who: str = "kafka") -> None:
     """Refuse a DataFrame that cannot be sent. ``topic`` is where rows go that do not name one."""
-    check(to_arrow_schema(schema), topic=topic, who=who)
+    check(to_arrow_schema(schema, timezone="UTC"), topic=topic, who=who)
 
 
 def check(schema: pa.Schema, *, topic: str | None, who: str = "kafka") -> None:

@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from headgate.connect.kafka.native import library
 from headgate.connect.kafka.rows import check, check_frame, milliseconds, partitions
@@ -59,7 +68,15 @@ def test_a_row_needs_a_topic_from_somewhere() -> None:
 
 
 def test_a_data_frame_is_checked_before_it_is_computed() -> None:
-    check_frame(StructType([StructField("value", StringType())]), topic="t")
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    every = {
+        "value": StringType(),
+        "key": BinaryType(),
+        "timestamp": TimestampType(),
+        "partition": IntegerType(),
+        "headers": ArrayType(header),
+    }
+    check_frame(StructType([StructField(name, kind) for name, kind in every.items()]), topic="t")
     with pytest.raises(InvalidOption, match="sink out: column 'value' must be string or binary"):
         check_frame(StructType([StructField("value", LongType())]), topic="t", who="sink out")
 

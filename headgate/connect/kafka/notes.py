@@ -1,0 +1,76 @@
+"""What a staged sink notes about its publications, next to the staged rows.
+
+One rule: a note is written before the first row of a publication goes out, and again when all are out. So a repeat
+knows whether anything may be out already, and by how many lanes, even when Kafka has forgotten the markers.
+
+Kafka forgets the offsets of a group without members after ``offsets.retention.minutes``, a week by default.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from headgate.core.ids import CheckpointId, Generation
+from headgate.errors import BadStorage
+from headgate.sink.staging import Mark
+
+NAME = "publication.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Note:
+    """The newest publication that has begun."""
+
+    life: str
+    """Of the job. Notes of an earlier life say nothing about this one."""
+    mark: Mark
+    lanes: int
+    begun_ms: int
+    """When, by the clock of who began it."""
+    done: bool
+
+
+def read_note(directory: Path, life: str) -> Note | None:
+    """What was noted last in this life of the job, if anything was."""
+    path = directory / NAME
+    try:
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+        version = fields["version"]
+        if version == VERSION:
+            mark = Generation(int(fields["generation"])), CheckpointId(int(fields["checkpoint"]))
+            note = Note(str(fields["life"]), mark, int(fields["lanes"]), int(fields["begun_ms"]), bool(fields["done"]))
+            return note if note.life == life else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadStorage(f"{path} cannot be read ({error}): restore it from a copy") from error
+    raise BadStorage(f"{path} has format {version!r}, known is {VERSION}: use the Headgate that wrote it")
+
+
+def write_note(directory: Path, note: Note) -> None:
+    """Put a note in the place of the last one, and on the disk."""
+    generation, checkpoint = note.mark
+    fields = {
+        "version": VERSION,
+        "life": note.life,
+        "generation": generation,
+        "checkpoint": checkpoint,
+        "lanes": note.lanes,
+        "begun_ms": note.begun_ms,
+        "done": note.done,
+    }
+    new = directory / f".{NAME}-{uuid4().hex}"
+    with new.open("x") as file:
+        json.dump(fields, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(directory / NAME)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,152 @@
+"""Kafka out, exactly once, by a write-ahead log.
+
+One rule: the rows of a lane and the marker that says so are committed in one Kafka transaction. The marker is the
+offset of a consumer group that nobody is a member of. It is read only after the lane's transactional id was taken up,
+which ends whatever another publisher of the lane has open: so of any number of publishers one succeeds, once.
+
+Rows wait in files until their checkpoint is complete, however long brokers are away. They show after the publication,
+later than with two phases, and each row is written twice.
+"""
+
+import logging
+import random
+import time
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from headgate.connect.kafka import rows
+from headgate.connect.kafka.faults import Fenced
+from headgate.connect.kafka.names import Names
+from headgate.connect.kafka.notes import Note, read_note, write_note
+from headgate.connect.kafka.producer import TransactionWriter
+from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.shapes import Partition
+from headgate.connect.kafka.standing import check_standing
+from headgate.connect.kafka.target import Target, client_options
+from headgate.core.ids import SinkId
+from headgate.errors import BadStorage, UserError
+from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.handle import SealedTransaction
+from headgate.sink.staging import Mark
+from headgate.sink.wal import Portion, WriteAheadSink
+
+TRIES = 4
+"""So often a publisher that was fenced looks whether the other one has done the work."""
+PAUSE_S = 0.5
+RETENTION = "offsets.retention.minutes"
+UNKNOWN_RETENTION_MS = 24 * 60 * 60 * 1000
+"""What is taken for the retention of markers when the broker does not say it."""
+CHECKPOINT_BITS = 40
+GENERATION_BITS = 63 - CHECKPOINT_BITS
+
+logger = logging.getLogger("headgate")
+
+
+class StagedKafkaSink(WriteAheadSink):
+    """What ``kafka.sink`` makes when it is asked for the staged way."""
+
+    def __init__(self, target: Target, *, lanes: int) -> None:
+        """All checked by ``kafka.sink``. ``lanes``: so many transactions a commit."""
+        super().__init__(lanes)
+        self._target = target
+        self._forgotten = False
+        """Whether a marker that is not there may have been there."""
+
+    def describe(self) -> str:
+        """Topic, place and way."""
+        return f"{self._target.describe()}, staged"
+
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        """Stage the rows, if Kafka can take them."""
+        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {attempt.sink}")
+        super().invoke(attempt, dataframe)
+
+    def publish(self, sealed: SealedTransaction) -> None:
+        """Publish every lane, unless it is noted that all are published."""
+        directory = self._staging.root
+        mark = (sealed.generation, sealed.checkpoint)
+        note = read_note(directory, self._life)
+        if note is not None and note.done and note.mark >= mark:
+            return
+        if note is not None and note.mark == mark:
+            self._forgotten = self._is_forgotten(note)
+        else:
+            self._forgotten = False
+            note = Note(self._life, mark, self._lanes, int(time.time() * 1000), done=False)
+            write_note(directory, note)
+        lanes, self._lanes = self._lanes, note.lanes  # begun once, it is ended with as many as then
+        try:
+            super().publish(sealed)
+        finally:
+            self._lanes = lanes
+        write_note(directory, replace(note, done=True))
+
+    def apply(self, portion: Portion) -> None:
+        """Publish a lane, once. If another publisher was faster, see whether it has done the work."""
+        for left in reversed(range(TRIES)):
+            try:
+                self._publish_lane(portion)
+            except Fenced as error:
+                if not left:
+                    raise UserError(f"sink {portion.sink}: {error}") from error
+                logger.warning(
+                    "sink %s: another publisher has taken lane %d: looking again", portion.sink, portion.lane
+                )
+                time.sleep(random.uniform(PAUSE_S / 2, PAUSE_S))
+            else:
+                return
+
+    def _open(self, context: SinkContext) -> None:
+        names = self._names(context.job, context.sink, context.life)
+        with Client(self._target.servers, client_options(self._target)) as client:
+            check_standing(client, self._target, context.sink, names.owner)
+
+    def _publish_lane(self, portion: Portion) -> None:
+        target, names = self._target, self._names(portion.job, portion.sink, portion.life)
+        transactional_id = names.publisher_id(portion.lane)
+        group, partition = names.marker_group(transactional_id), Partition(target.topic, 0)
+        number = encoded(portion.mark)
+        with TransactionWriter.open(
+            target.servers, target.options, transactional_id, target.timeout_ms, target.topic
+        ) as writer:  # from here on no other publisher of the lane can commit
+            with Client(target.servers, client_options(target)) as client:
+                stored = client.fetch_offsets(group, [partition]).get(partition)
+            if stored is not None and stored.offset >= number:
+                return
+            if stored is None and self._forgotten:
+                raise BadStorage(
+                    f"sink {portion.sink}: Kafka has forgotten whether checkpoint {portion.mark[1]} was published: "
+                    f"it began longer ago than {RETENTION}, and the marker of lane {portion.lane} is gone: compare the "
+                    "topic with the staged files; then remove them and begin the job anew, or remove "
+                    "publication.json next to them to have them published"
+                )
+            writer.begin()
+            for batch in portion.batches():
+                writer.write(batch)
+            writer.send_marker(group, target.topic, 0, number)
+            writer.commit()
+
+    def _is_forgotten(self, note: Note) -> bool:
+        """Whether Kafka may have forgotten the markers of a publication. Half of the time is left for clocks."""
+        with Client(self._target.servers, client_options(self._target)) as client:
+            try:
+                said = client.broker_config(RETENTION)
+            except UserError:  # not for us to know
+                said = None
+        retention_ms = UNKNOWN_RETENTION_MS if said is None else int(said) * 60_000
+        return int(time.time() * 1000) - note.begun_ms > retention_ms // 2
+
+    def _names(self, job: str, sink: SinkId, life: str) -> Names:
+        return Names(self._target.prefix, job, sink, life)
+
+
+def encoded(mark: Mark) -> int:
+    """A mark as an offset. Those of one lane only grow."""
+    generation, checkpoint = mark
+    if generation >= 1 << GENERATION_BITS or checkpoint >= 1 << CHECKPOINT_BITS:
+        raise BadStorage(
+            f"generation {generation} or checkpoint {checkpoint} is past what a Kafka sink can number: "
+            "begin anew under another job name"
+        )
+    return (generation << CHECKPOINT_BITS) | checkpoint

@@ -1,0 +1,290 @@
+"""The staged Kafka sink: the contract, and what a death of publisher or broker in the middle does to it."""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.connect.kafka.notes import Note, read_note, write_note
+from headgate.connect.kafka.producer import TransactionWriter
+from headgate.connect.kafka.staged import StagedKafkaSink, encoded
+from headgate.connect.kafka.target import Target
+from headgate.core.ids import CheckpointId, Generation
+from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.sink.api import Attempt, SinkContext, TwoPhaseSink
+from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
+from headgate.sink.staging import Staging
+from services.kafka import Kafka
+from services.server import wait_until
+from tests.connect.kafka.numbers import as_kafka_rows, topic_of, visible
+from tests.connect.kafka.reading import read
+
+SECONDS = 60.0
+
+
+class StagedNumbers(StagedKafkaSink):
+    """A sink for the rows of the contract."""
+
+    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+        super().invoke(attempt, as_kafka_rows(dataframe))
+
+
+def staged(kafka: Kafka, topic: str, *, lanes: int = 2) -> StagedNumbers:
+    return StagedNumbers(Target(kafka.servers, topic, "hg", 900_000), lanes=lanes)
+
+
+def opened(sink: StagedNumbers, context: SinkContext) -> StagedNumbers:
+    sink.open(context)
+    return sink
+
+
+@pytest.fixture
+def topic(kafka: Kafka, tmp_path: Path) -> str:
+    name = topic_of(tmp_path)
+    kafka.create_topic(name, partitions=2)
+    return name
+
+
+class TestStaged(TwoPhaseContract):
+    @pytest.fixture(autouse=True)
+    def _broker(self, kafka: Kafka, topic: str) -> None:
+        self.kafka = kafka
+        self.topic = topic
+
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        return staged(self.kafka, topic_of(place))
+
+    def visible(self, place: Path) -> Sequence[Row]:
+        return visible(self.kafka, topic_of(place))
+
+
+def test_marks_are_numbers_that_only_grow() -> None:
+    marks = [
+        (Generation(g), CheckpointId(c)) for g, c in [(0, 0), (0, 9), (1, 1), (1, 2), (2, 0), (2**23 - 1, 2**40 - 1)]
+    ]
+    numbers = [encoded(mark) for mark in marks]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == 2**63 - 1
+    for mark in ((Generation(2**23), CheckpointId(0)), (Generation(0), CheckpointId(2**40))):
+        with pytest.raises(BadStorage, match="past what a Kafka sink can number"):
+            encoded(mark)
+
+
+def _die_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, number: int, after: bool) -> None:
+    """Publish, and be killed at the commit of one lane, just before it or just after it."""
+    commit, seen = TransactionWriter.commit, []
+
+    def dying(writer: TransactionWriter) -> None:
+        seen.append(writer)
+        if len(seen) == number and not after:
+            writer.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(writer)
+        if len(seen) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    TransactionWriter.commit = dying  # type: ignore[method-assign,assignment]
+    sink.open(context)
+    sink.recover_and_commit(handle)
+
+
+@pytest.mark.parametrize(("number", "after"), [(1, True), (2, False)])
+def test_a_publisher_that_is_killed_at_a_commit_is_followed_by_one_that_ends_the_work(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, number: int, after: bool
+) -> None:
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic), context)
+    write(sink, spark, attempt(0), partitions=4)
+    handle = seal(sink, 1, attempt(0))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_die_at_commit, args=(staged(kafka, topic), context, handle, number, after)
+    )
+    process.start()
+    process.join(SECONDS)
+    assert process.exitcode == -signal.SIGKILL
+    sink.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+    write(sink, spark, attempt(1))
+    sink.commit(seal(sink, 2, attempt(1)))
+    compare(visible(kafka, topic), rows_of(attempt(0), attempt(1)))
+
+
+def _wait_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, place: Path) -> None:
+    """Publish; before the first lane is committed say so, and wait until told to go on."""
+    commit = TransactionWriter.commit
+
+    def waiting(writer: TransactionWriter) -> None:
+        writer.flush()
+        (place / "at-commit").touch()
+        wait_until((place / "go-on").exists, SECONDS, "the order to go on")
+        commit(writer)
+
+    TransactionWriter.commit = waiting  # type: ignore[method-assign,assignment]
+    sink.open(context)
+    try:
+        sink.recover_and_commit(handle)
+    except ExternalError:
+        os._exit(3)
+
+
+def test_a_broker_that_is_killed_during_the_publication_loses_and_doubles_nothing(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic), context)
+    write(sink, spark, attempt(0), partitions=4)
+    handle = seal(sink, 1, attempt(0))
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_wait_at_commit, args=(staged(kafka, topic), context, handle, signs)
+    )
+    process.start()
+    try:
+        wait_until((signs / "at-commit").exists, SECONDS, "the publisher to come to its commit")
+        kafka.kill()
+        (signs / "go-on").touch()
+    finally:
+        kafka.start()
+        process.join(2 * SECONDS)
+        process.kill()
+        process.join()
+    assert process.exitcode in (0, 3), "published, or told that it could not"
+    sink.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_a_publisher_that_was_overtaken_sees_that_the_work_is_done(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic, lanes=1), context)
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_wait_at_commit, args=(staged(kafka, topic, lanes=1), context, handle, tmp_path)
+    )
+    process.start()
+    try:
+        wait_until((tmp_path / "at-commit").exists, SECONDS, "the publisher to come to its commit")
+        sink.recover_and_commit(handle)
+        compare(visible(kafka, topic), rows_of(attempt(0)))
+        (tmp_path / "go-on").touch()
+        process.join(SECONDS)
+    finally:
+        process.kill()
+        process.join()
+    assert process.exitcode == 0
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_another_life_of_the_job_is_not_taken_for_this_one(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    first = context_in(tmp_path)
+    second = SinkContext(first.job, first.sink, life="another", staging=first.staging)
+    for context in (first, second):
+        sink = opened(staged(kafka, topic), context)
+        write(sink, spark, attempt(0))
+        sink.commit(seal(sink, 1, attempt(0)))
+    compare(visible(kafka, topic), [*rows_of(attempt(0)), *rows_of(attempt(0))])
+
+
+def test_a_publication_that_was_begun_with_other_lanes_is_ended_with_those(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic, lanes=3), context)
+    write(sink, spark, attempt(0), partitions=5)
+    handle = seal(sink, 1, attempt(0))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_die_at_commit, args=(staged(kafka, topic, lanes=3), context, handle, 2, False)
+    )
+    process.start()
+    process.join(SECONDS)
+    assert process.exitcode == -signal.SIGKILL
+    opened(staged(kafka, topic, lanes=2), context).recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def note_of(context: SinkContext, change: Callable[[Path], None]) -> None:
+    assert context.staging is not None
+    change(Staging(context.staging, context.job, context.sink).root)
+
+
+def test_when_kafka_may_have_forgotten_a_marker_nothing_is_guessed(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic), context)
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    old = Note(context.life, (Generation(1), CheckpointId(1)), 2, 0, done=False)
+    note_of(context, lambda root: write_note(root, old))
+    with pytest.raises(BadStorage, match="Kafka has forgotten whether checkpoint 1 was published"):
+        sink.recover_and_commit(handle)
+    assert visible(kafka, topic) == []
+    note_of(context, lambda root: (root / "publication.json").unlink())
+    sink.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_what_is_published_stays_so_when_kafka_has_forgotten_it(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic), context)
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    sink.commit(handle)
+    groups = [f"hg.{context.job}.{context.sink}.lane.{lane}.{context.life}" for lane in range(2)]
+    admin = kafka.admin()
+    for done in admin.delete_consumer_groups(groups).values():
+        done.result(SECONDS)
+    opened(staged(kafka, topic), context).recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
+    assert read_note(tmp_path, "life") is None
+    (tmp_path / "publication.json").write_text("{")
+    with pytest.raises(BadStorage, match="cannot be read"):
+        read_note(tmp_path, "life")
+    (tmp_path / "publication.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(BadStorage, match="has format 99"):
+        read_note(tmp_path, "life")
+
+
+def test_keys_headers_and_times_pass_through_the_files(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), lanes=1)
+    sink.open(context_in(tmp_path))
+    sink.begin_transaction(attempt(0))
+    frame = spark.range(1).selectExpr(
+        "'v' AS value",
+        "CAST(NULL AS BINARY) AS key",
+        "1 AS partition",
+        "TIMESTAMP '2024-05-06 07:08:09.123Z' AS timestamp",
+        "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) AS headers",
+    )
+    sink.invoke(attempt(0), frame)
+    sink.commit(seal(sink, 1, attempt(0)))
+    (found,) = read(kafka, topic)
+    assert (found.partition, found.key, found.value, found.headers) == (1, None, b"v", [("h", b"x")])
+    assert found.timestamp == 1_714_979_289_123
+
+
+def test_rows_that_kafka_cannot_take_are_refused_before_they_are_staged(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), lanes=1)
+    sink.open(context_in(tmp_path))
+    sink.begin_transaction(attempt(0))
+    with pytest.raises(InvalidOption, match="sink sink: there is no column 'value'"):
+        sink.invoke(attempt(0), spark.range(1).selectExpr("id AS key"))
