@@ -37,7 +37,7 @@ class Round:
     victim: str
     generation: int
     checkpoints: int
-    """So many checkpoints were complete when it came."""
+    """So many checkpoints with new rows were complete when it came."""
 
 
 @dataclass
@@ -118,14 +118,14 @@ class Campaign:
         else:
             least = self._rng.choice((0, 1, 2, 3))
         for _ in range(least):
-            self._wait(lambda line: line["event"] == "checkpoint-completed", ROUND_S)
+            self._wait(_with_news, ROUND_S)
         time.sleep(self._rng.random() * 2)
 
     def _wait(self, wanted: Callable[[Line], bool], seconds: float) -> Line:
         assert self._job is not None
 
         def look(line: Line) -> bool:
-            self._checkpoints += line["event"] == "checkpoint-completed"
+            self._checkpoints += _with_news(line)
             return wanted(line)
 
         line = self._job.wait_for(look, seconds)
@@ -158,7 +158,7 @@ class Campaign:
     def _come_to_rest(self) -> None:
         """See a checkpoint of the time after the last kill, then stop with a savepoint."""
         self._let_it_run()
-        self._wait(lambda line: line["event"] == "checkpoint-completed", START_S)
+        self._wait(_with_news, START_S)
         assert self._job is not None
         storage = f"{self._settings['directory']}/storage"
         command = [sys.executable, "-m", "headgate", "stop", "kills", "--storage", storage, "--timeout", "300"]
@@ -174,6 +174,11 @@ class Campaign:
         offsets = layout.read_offsets(query, layout.committed(query))
         [offset] = offsets.of_sources()
         return int(json.loads(offset)["offset"])
+
+
+def _with_news(line: Line) -> bool:
+    """A checkpoint is complete that has more in it than the one before."""
+    return line["event"] == "checkpoint-completed" and any(task["new_bytes"] > 0 for task in line["tasks"].values())
 
 
 def _judged(found: Counter[int], rows: int) -> tuple[int, int, int]:
