@@ -68,7 +68,12 @@ class Catalog:
         """The catalog, for questions whose failures are another system's. The errors that it names pass."""
         from pyiceberg import exceptions  # noqa: PLC0415 - an extra, as in ``client``
 
-        known = (exceptions.NoSuchTableError, exceptions.TableAlreadyExistsError, exceptions.CommitFailedException)
+        known = (
+            exceptions.NoSuchTableError,
+            exceptions.TableAlreadyExistsError,
+            exceptions.CommitFailedException,
+            exceptions.ValidationError,
+        )
         try:
             yield self._connected(what)
         except (HeadgateError, OSError, *known):

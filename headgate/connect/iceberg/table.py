@@ -39,7 +39,7 @@ class IcebergTable(Table):
     @classmethod
     def read(cls, catalog: Catalog, name: str) -> "IcebergTable | None":
         """The newest version; None if the catalog does not have it."""
-        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
+        from pyiceberg.exceptions import NoSuchTableError, ValidationError  # noqa: PLC0415 - an extra
 
         try:
             with catalog.asked(f"cannot look for Iceberg table {name}") as opened:
@@ -49,6 +49,11 @@ class IcebergTable(Table):
         except FileNotFoundError as error:
             raise BadStorage(
                 f"Iceberg table {name}: {catalog.describe()} knows it, but its metadata is gone ({error}): "
+                "restore it from a copy"
+            ) from error
+        except ValidationError as error:
+            raise BadStorage(
+                f"Iceberg table {name}: {catalog.describe()} knows it, but its metadata is damaged: "
                 "restore it from a copy"
             ) from error
         except OSError as error:

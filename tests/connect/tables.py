@@ -1,0 +1,51 @@
+"""What the tests of both table formats need."""
+
+import multiprocessing
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headgate.sink.api import SinkContext, TwoPhaseSink
+from headgate.sink.contract import attempt, context_in, seal, write
+
+ANSWER_SECONDS = 120.0
+
+
+def opened(sink: TwoPhaseSink, place: Path) -> TwoPhaseSink:
+    sink.open(context_in(place))
+    return sink
+
+
+def sealed_batch(sink: TwoPhaseSink, spark: SparkSession, batch: int) -> str:
+    """Write a batch, and seal it for a checkpoint of its own."""
+    write(sink, spark, attempt(batch))
+    return seal(sink, batch + 1, attempt(batch))
+
+
+def staged_files(place: Path) -> list[Path]:
+    """What waits, without the notes next to it."""
+    staging = context_in(place).staging
+    assert staging is not None
+    return sorted(path for path in staging.rglob("*.parquet") if not path.name.startswith("."))
+
+
+def commit_at_once(sink: TwoPhaseSink, place: Path, handle: str, processes: int = 2) -> None:
+    """Have several processes commit the same, none of them before all are ready."""
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Barrier(processes, timeout=ANSWER_SECONDS)
+    started = [
+        spawn.Process(target=_commit_together, args=(sink, context_in(place), handle, ready)) for _ in range(processes)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(ANSWER_SECONDS)
+    assert [process.exitcode for process in started] == [0] * processes
+
+
+def _commit_together(sink: TwoPhaseSink, context: SinkContext, handle: str, ready: Barrier) -> None:
+    sink.open(context)
+    ready.wait()
+    sink.commit(handle)
+    sink.close()
