@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate import restart, state
+    from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
     from headgate.errors import ExternalError, HeadgateError, UserError
     from headgate.job.api import Job, Stream
     from headgate.job.processor import Context, Processor
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
     from headgate.sink.console import console
     from headgate.sink.files import files
+    from headgate.sink.idempotent import IdempotentSink
+    from headgate.sink.wal import Portion, WriteAheadSink
     from headgate.source.api import Source
     from headgate.source.generator import generator
     from headgate.source.logdir import log_directory
@@ -33,8 +36,10 @@ __all__ = [
     "ExternalError",
     "Guarantee",
     "HeadgateError",
+    "IdempotentSink",
     "Job",
     "Options",
+    "Portion",
     "Processor",
     "Result",
     "SinkContext",
@@ -43,13 +48,22 @@ __all__ = [
     "Stream",
     "TwoPhaseSink",
     "UserError",
+    "WriteAheadSink",
     "__version__",
     "console",
+    "delta",
     "files",
     "generator",
+    "hbase",
+    "iceberg",
+    "jdbc",
+    "kafka",
     "log_directory",
+    "mariadb",
+    "postgres",
     "restart",
     "run_job",
+    "search",
     "state",
 ]
 
@@ -64,6 +78,8 @@ _HOMES = {
     "headgate.sink.api": ("Attempt", "DeadRuns", "Guarantee", "SinkContext", "Strangers", "TwoPhaseSink"),
     "headgate.sink.console": ("console",),
     "headgate.sink.files": ("files",),
+    "headgate.sink.idempotent": ("IdempotentSink",),
+    "headgate.sink.wal": ("Portion", "WriteAheadSink"),
     "headgate.source.api": ("Source",),
     "headgate.source.generator": ("generator",),
     "headgate.source.logdir": ("log_directory",),
@@ -71,9 +87,18 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
+_MODULES = {
+    **{name: f"headgate.{name}" for name in ("restart", "state")},
+    **{
+        name: f"headgate.connect.{name}"
+        for name in ("delta", "hbase", "iceberg", "jdbc", "kafka", "mariadb", "postgres", "search")
+    },
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("restart", "state"):
-        return import_module(f"headgate.{name}")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'headgate' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

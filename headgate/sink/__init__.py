@@ -4,12 +4,17 @@ One rule: readers see only what was committed. What a batch writes is kept apart
 is sealed for a checkpoint, and shown when that checkpoint is complete.
 
 ``api``        the two-phase interface, for Headgate's own sinks and for those of users
+``staged``     a base: rows wait in files until their checkpoint is complete
+``wal``        a base: staged rows are applied to another system once, with a marker
+``idempotent`` a base: rows are written at once, over themselves when they are replayed
+``partitions`` work on rows, where the rows are
 ``files``      files in a directory, exactly once
 ``handle``     what a file sink seals, as text
 ``staging``    where its files wait
 ``placing``    how they are put in place
 ``console``    for trying out: prints each batch
 ``contract``   the tests that every exactly-once sink passes; users run them on their own
+``idempotent_contract``  the same for idempotent ones
 
 Not here: when to seal, commit or throw away. The core decides that, and ``run`` calls the hooks.
 """

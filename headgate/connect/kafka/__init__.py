@@ -4,6 +4,7 @@ One rule: a transaction that was sealed can be ended by any process that knows i
 epoch.
 """
 
+from headgate.connect.kafka.sink import sink
 from headgate.connect.kafka.source import source
 
-__all__ = ["source"]
+__all__ = ["sink", "source"]
