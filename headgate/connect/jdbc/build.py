@@ -48,10 +48,10 @@ def sink(
     then get. Not needed where the driver is among Spark's jars.
     ``properties``: what the driver takes beside user and password, and options of Spark's JDBC writer (``batchsize``).
 
-    Rows wait in tables ``hg_...`` of the user's own schema, one for each batch, that Spark makes with the types it has
-    for the database: from these the database must convert to the target's by itself. The user needs the right to make
-    and drop tables. Commits are noted in the table ``headgate_jdbc``. A value that the target refuses stops the job
-    when its checkpoint is committed.
+    Rows wait in tables ``hg_...`` of the user's own schema, one for each batch, with the target's types (where the
+    database has no ``CREATE TABLE ... AS SELECT``, with those that Spark has for it). The user needs the right to make
+    and drop tables. Commits are noted in the table ``headgate_jdbc``. Times are converted as the driver does it. A row
+    that breaks a constraint of the target stops the job when its checkpoint is committed.
     """
     kind = re.match(r"jdbc:(\w+):", _text(url))
     if kind is None:

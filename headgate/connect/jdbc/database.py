@@ -6,13 +6,13 @@ one waits for the other, and then finds it done.
 
 # ruff: noqa: S608 - values go as parameters; names are our own, quoted, or the user's own words
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from headgate.connect.jdbc.jvm import Access, connect, sql_problem
+from headgate.connect.jdbc.jvm import Access, connect, state
 from headgate.connect.jdbc.names import Owner
 from headgate.errors import BadStorage, InvalidOption
 from headgate.sink.api import Attempt
@@ -90,6 +90,21 @@ class Database:
         pattern = f"{owner.prefix}%"
         return {attempt: name for name in self._tables(pattern) if (attempt := owner.attempt(name)) is not None}
 
+    def make_stage(self, stage: str, table: str, columns: Mapping[str, str], row: str) -> bool:
+        """Make a table with these columns of another, and one for the number of a row.
+
+        False if the database does not know how. It is not a part of SQL that all have.
+        """
+        names = ", ".join(f"{theirs} AS {self.quoted(ours)}" for ours, theirs in columns.items())
+        number = f"CAST(0 AS DECIMAL(19)) AS {self.quoted(row)}"
+        try:
+            self.change(f"CREATE TABLE {stage} AS SELECT {names}, {number} FROM {table} WHERE 1 = 0")
+        except Py4JJavaError as error:
+            if state(error).startswith("42"):
+                return False
+            raise
+        return True
+
     def drop(self, owner: Owner, attempt: Attempt) -> None:
         """Remove an attempt's table, if it is there. Another process may be doing the same."""
         name = self.stages(owner).get(attempt)
@@ -126,7 +141,7 @@ class Database:
         except Py4JJavaError as error:
             if self._tables(NOTES):
                 return  # another process was faster
-            if str(getattr(sql_problem(error), "getSQLState", str)()).startswith("42"):
+            if state(error).startswith("42"):
                 raise InvalidOption(f"{who}: the user may not create {NOTES}: grant it, or run: {_NOTES}") from error
             raise
 

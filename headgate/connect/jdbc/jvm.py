@@ -17,8 +17,11 @@ from pyspark.sql import SparkSession
 
 from headgate.errors import ExternalError, HeadgateError, InvalidOption, UserError
 
-LOGIN_SECONDS = 8
+LOGIN_SECONDS = 6
 """How long the database may take to let us in."""
+
+LOCK_WAIT = 1205
+"""What MariaDB and MySQL answer, without a state of the standard, to who waited for a lock in vain."""
 
 _own: list[Any] = []
 """The gateway that was started here, for a process without Spark that only commits."""
@@ -43,6 +46,14 @@ class Access:
         """What a driver is given to let us in."""
         who = {"user": self.user, "password": self.password}
         return {**self.properties, **{name: value for name, value in who.items() if value is not None}}
+
+    def spark_options(self) -> dict[str, str]:
+        """The same for Spark's writer."""
+        url = self.url
+        if url.startswith("jdbc:mariadb:"):
+            # Spark knows how MySQL writes names and types, and takes MariaDB for a database that it does not know.
+            url = f"jdbc:mysql:{url.removeprefix('jdbc:mariadb:')}{'&' if '?' in url else '?'}permitMysqlScheme"
+        return {**self.options(), "url": url, "driver": self.driver}
 
 
 def gateway(packages: tuple[str, ...]) -> Any:
@@ -82,22 +93,28 @@ def explained(what: str, access: Access, error: Py4JJavaError) -> HeadgateError:
     problem = sql_problem(error)
     if problem is None:
         return ExternalError(f"{what}: {access}: {_line(error.java_exception.toString())}")
-    state, words = problem.getSQLState() or "", _line(problem.getMessage())
-    if state.startswith(("28", "3D")):
+    code, words = state(error), _line(problem.getMessage())
+    if code.startswith(("28", "3D")):
         return InvalidOption(f"{what}: {access}: {words}: check user, password and database")
-    if state.startswith("08") or state in ("57P01", "57P02", "57P03", "70100"):
+    if code.startswith("08") or code in ("57P01", "57P02", "57P03", "70100"):
         return ExternalError(f"{what}: {access}: {words}: see that the database runs")
-    if state.startswith(("22", "23")):
+    if code.startswith(("22", "23")):
         return UserError(f"{what}: the table refuses a row: {words}: change the table or the rows")
-    if state.startswith(("0A", "2B", "42", "44")):
-        return InvalidOption(f"{what}: {access}: {words} ({state})")
-    return ExternalError(f"{what}: {access}: {words} ({state}): see that the database runs and is not overloaded")
+    if code.startswith(("0A", "2B", "42", "44")):
+        return InvalidOption(f"{what}: {access}: {words} ({code})")
+    return ExternalError(f"{what}: {access}: {words} ({code}): see that the database runs and is not overloaded")
 
 
 def is_worth_another_try(error: Py4JJavaError) -> bool:
     """Whether the database gave up a transaction for the sake of another."""
     problem = sql_problem(error)
-    return problem is not None and ((problem.getSQLState() or "").startswith("40") or problem.getErrorCode() == 1205)
+    return state(error).startswith("40") or (problem is not None and problem.getErrorCode() == LOCK_WAIT)
+
+
+def state(error: Py4JJavaError) -> str:
+    """The state that the SQL standard gives an error; empty if it has none."""
+    problem = sql_problem(error)
+    return "" if problem is None else str(problem.getSQLState() or "")
 
 
 def sql_problem(error: Py4JJavaError) -> Any:

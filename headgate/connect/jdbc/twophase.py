@@ -80,11 +80,13 @@ class JdbcSink(TwoPhaseSink):
         who, stage = f"sink {attempt.sink}", self._us.stage(attempt)
         self._written.pop(attempt, None)
         with self._connected(f"cannot write batch {attempt.batch}") as database:
-            self._check_columns(who, database, dataframe)
-            options = {**self._access.options(), "url": self._access.url, "driver": self._access.driver}
+            columns = self._check_columns(who, database, dataframe)
+            database.drop(self._us, attempt)
+            made = database.make_stage(stage, self._table, columns, ROW)
             numbered = dataframe.withColumn(ROW, monotonically_increasing_id())
+            writer = numbered.write.format("jdbc").options(**self._access.spark_options(), dbtable=stage)
             try:
-                numbered.write.format("jdbc").options(**options, dbtable=stage).mode("overwrite").save()
+                writer.mode("append" if made else "overwrite").save()
             except (AnalysisException, IllegalArgumentException) as error:
                 reason = str(error).partition("\n")[0]
                 raise InvalidOption(f"{who}: Spark cannot write {self.describe()}: {reason}") from error
@@ -159,7 +161,8 @@ class JdbcSink(TwoPhaseSink):
         into, values = ", ".join(target[name] for name in ours), ", ".join(ours.values())
         return database.change(f"INSERT INTO {self._table} ({into}) SELECT {values} FROM {stage}{which}")
 
-    def _check_columns(self, who: str, database: Database, dataframe: DataFrame) -> None:
+    def _check_columns(self, who: str, database: Database, dataframe: DataFrame) -> dict[str, str]:
+        """What the target calls the columns of the rows, by their names there."""
         target = database.columns(self._table)
         seen: set[str] = set()
         for name in dataframe.columns:
@@ -170,6 +173,7 @@ class JdbcSink(TwoPhaseSink):
             if name.casefold() in seen:
                 raise InvalidOption(f"{who}: two columns of the rows have the same name: rename one")
             seen.add(name.casefold())
+        return {name: target[name.casefold()] for name in dataframe.columns}
 
     @contextmanager
     def _connected(self, what: str) -> Iterator[Database]:

@@ -1,0 +1,44 @@
+"""The JDBC sink keeps the contract of every exactly-once sink."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.sink.api import TwoPhaseSink
+from headgate.sink.contract import Row, TwoPhaseContract, _killer, attempt, compare, rows_of, seal, write
+from services.postgres import Postgres
+from tests.connect.jdbc.places import build, make_table, rows_in
+
+
+class TestJdbc(TwoPhaseContract):
+    server: Postgres
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server = postgres
+
+    def make_sink(self, place: Path) -> TwoPhaseSink:
+        return build(self.server, make_table(self.server, place))
+
+    def visible(self, place: Path) -> Sequence[Row]:
+        return rows_in(self.server, place)
+
+    def test_a_commit_that_is_killed_again_and_again_is_exact_in_the_end(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        # As in the contract, but less often: each process that commits starts a JVM of its own.
+        chance = random.Random(7)
+        sink = self._open(tmp_path)
+        with _killer(self.make_sink(tmp_path), self.context(tmp_path)) as kill:
+            write(sink, spark, attempt(0), partitions=4)
+            whole = kill(seal(sink, 1, attempt(0)), None)
+            write(sink, spark, attempt(1), partitions=4)
+            handle = seal(sink, 2, attempt(1))
+            for _ in range(3):
+                kill(handle, chance.uniform(0, whole))
+                self._is_part_of(tmp_path, rows_of(attempt(0)), rows_of(attempt(1)))
+            sink.recover_and_commit(handle)
+            compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
