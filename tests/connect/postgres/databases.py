@@ -28,7 +28,7 @@ class Database:
 
     def drop(self) -> None:
         for gid in self.prepared():
-            self.query(f"ROLLBACK PREPARED '{gid}'")
+            self.query("ROLLBACK PREPARED '{}'".format(gid.replace("'", "''")))
         self.server.query(f"DROP DATABASE {self.name} WITH (FORCE)")
 
     def prepared(self) -> list[str]:

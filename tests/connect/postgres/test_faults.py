@@ -1,0 +1,205 @@
+"""Whatever is killed, cut or left behind between prepare and commit, every row is there once. Read back by psql."""
+
+import logging
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.connect import postgres as connector
+from headgate.connect.postgres.names import Owner, Part
+from headgate.core.ids import Batch, Generation, Run
+from headgate.errors import BadStorage, ExternalError, UserError
+from headgate.sink.api import Attempt, DeadRuns, Strangers, TwoPhaseSink
+from headgate.sink.contract import attempt, compare, context_in, rows_of, seal, write
+from services.server import wait_until
+from tests.connect.postgres.databases import TABLE, Database
+from tests.connect.postgres.proxy import proxy
+
+
+def test_what_was_prepared_survives_a_killed_server(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.make_table()
+    sink = database.sink()
+    sink.open(context_in(tmp_path))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    database.server.kill()
+    try:
+        with pytest.raises(ExternalError, match="PostgreSQL does not answer"):
+            sink.commit(handle)
+    finally:
+        database.server.start()
+    sink.commit(handle)
+    compare(database.rows(), rows_of(attempt(0)))
+    write(sink, spark, attempt(1))
+    sink.commit(seal(sink, 2, attempt(1)))
+    sink.commit(handle)
+    compare(database.rows(), rows_of(attempt(0), attempt(1)))
+    sink.close()
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("word", [b"COMMIT PREPARED", b"DELETE FROM"])
+def test_a_commit_whose_answer_is_lost_is_exact_when_repeated(
+    word: bytes, passes: bool, spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.make_table()
+    with proxy(database.server.port) as between:
+        sink = connector.sink(database.dsn, table=TABLE, port=between.port)
+        sink.open(context_in(tmp_path))
+        write(sink, spark, attempt(0))
+        handle = seal(sink, 1, attempt(0))
+        between.cut_at(word, passes=passes)
+        with pytest.raises(ExternalError, match="cannot commit checkpoint 1"):
+            sink.commit(handle)
+        assert between.cut.is_set()
+        sink.commit(handle)
+        compare(database.rows(), rows_of(attempt(0)))
+        sink.commit(handle)
+        compare(database.rows(), rows_of(attempt(0)))
+        sink.close()
+    assert database.query("SELECT gid, checkpoint FROM headgate_commits") == [("", "1")]
+    assert database.prepared() == []
+
+
+def test_what_somebody_rolled_back_is_named_and_nothing_is_passed_over(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.make_table()
+    sink = database.sink()
+    sink.open(context_in(tmp_path))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    lost = database.prepared()[0]
+    database.query(f"ROLLBACK PREPARED '{lost}'")
+    with pytest.raises(BadStorage, match=f"{lost} of checkpoint 1 is neither prepared nor committed"):
+        sink.commit(handle)
+    compare(database.rows(), [])
+    with pytest.raises(BadStorage, match=f"{lost} is gone from the server"):
+        seal(sink, 2, attempt(0))
+    sink.close()
+
+
+def test_only_what_is_its_own_is_ever_thrown_away(
+    spark: SparkSession, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.make_table()
+    context = context_in(tmp_path)
+    owner = Owner.of(context)
+    part = Part(Generation(1), Batch(0), Run(1), 0, 0)
+    before = Owner(context.job, context.sink, "an earlier life").gid(part)
+    foreign = [
+        "somebody's",
+        f"{owner.name}:rubbish",
+        f"{owner.gid(part)}:more",
+        Owner("another job", context.sink, context.life).gid(part),
+        Owner(context.job, owner.sink, f"{context.life}x").gid(part),
+        before,
+    ]
+    with closing(psycopg.connect(database.dsn, autocommit=True)) as connection:
+        for gid in (*foreign, owner.gid(part)):
+            _prepare(connection, gid)
+    sink = database.sink()
+    with caplog.at_level(logging.WARNING, logger="headgate"):
+        sink.open(context)
+    assert "left 2 prepared transactions, the oldest since" in caplog.text
+    sink.abort(Strangers(Generation(99)))
+    write(sink, spark, attempt(0))
+    sink.commit(seal(sink, 1, attempt(0)))
+    sink.abort(DeadRuns(Generation(1), Run(99)))
+    assert sorted(database.prepared()) == sorted(foreign)
+    sink.close()
+
+
+def test_a_task_that_nobody_waits_for_is_ended_and_never_committed(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.make_table()
+    sink = database.sink()
+    context = context_in(tmp_path)
+    owner = Owner.of(context)
+    sink.open(context)
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    dead = attempt(1)
+    with closing(psycopg.connect(database.dsn, application_name=owner.session_of(dead), autocommit=True)) as zombie:
+        zombie.execute("BEGIN")
+        zombie.execute("INSERT INTO numbers VALUES (77, 'zombie')")
+        sink.abort(DeadRuns(Generation(1), Run(2), {Batch(0): Run(1)}))
+        with pytest.raises(psycopg.OperationalError):
+            zombie.execute("PREPARE TRANSACTION 'late'")
+    with closing(psycopg.connect(database.dsn, autocommit=True)) as later:
+        _prepare(later, owner.gid(Part(Generation(1), Batch(0), Run(1), 7, 99)))
+        _prepare(later, owner.gid(Part(Generation(1), Batch(1), Run(1), 7, 99)))
+    sink.commit(handle)
+    compare(database.rows(), rows_of(attempt(0)))
+    assert [part.batch for part in map(owner.part, database.prepared()) if part] == [1]
+    write(sink, spark, attempt(1, run=2))
+    assert {part.run for part in map(owner.part, database.prepared()) if part} == {2}
+    sink.commit(seal(sink, 2, attempt(1, run=2)))
+    compare(database.rows(), rows_of(attempt(0), attempt(1, run=2)))
+    sink.close()
+
+
+def test_what_an_attempt_of_spark_left_is_rolled_back_by_the_one_that_counts(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.make_table(key=True)
+    sink = database.sink(wait="20s")
+    context = context_in(tmp_path)
+    owner = Owner.of(context)
+    sink.open(context)
+    sink.begin_transaction(attempt(0))
+    with closing(psycopg.connect(database.dsn, autocommit=True)) as earlier:
+        # The same partition with the same keys, and a partition that nobody answers for.
+        _prepare(earlier, owner.gid(Part(Generation(1), Batch(0), Run(1), 0, 999_998)), "SELECT 0, 'earlier'")
+        _prepare(earlier, owner.gid(Part(Generation(1), Batch(0), Run(1), 77, 999_999)), "SELECT 99, 'earlier'")
+    frame = spark.createDataFrame(rows_of(attempt(0)), "number long, writer string").repartition(1)
+    sink.invoke(attempt(0), frame)
+    sink.commit(seal(sink, 1, attempt(0)))
+    compare(database.rows(), rows_of(attempt(0)))
+    assert database.prepared() == []
+    sink.close()
+
+
+def test_a_replay_into_a_table_with_keys_waits_for_nobody_who_is_dead(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.make_table(key=True)
+    before = database.sink(wait="60s")
+    before.open(context_in(tmp_path))
+    write(before, spark, attempt(0, run=1))
+    write(before, spark, attempt(0, run=2))
+    sink = database.sink(wait="60s")
+    sink.open(context_in(tmp_path))
+    again = attempt(0, generation=2)
+    failed: list[Exception] = []
+    writing = threading.Thread(target=_write, args=(sink, spark, again, failed))
+    writing.start()
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    wait_until(lambda: bool(database.query(waiting)), 60, "the replay to meet the locks of the generation before")
+    sink.abort(Strangers(Generation(2)))
+    writing.join(60)
+    assert not failed
+    sink.commit(seal(sink, 1, again, generation=2))
+    compare(database.rows(), rows_of(again))
+    with pytest.raises(UserError, match=r"cannot write batch 0 to table public\.numbers: duplicate key value"):
+        write(sink, spark, attempt(0, generation=3))
+    for each in (before, sink):
+        each.close()
+
+
+def _write(sink: TwoPhaseSink, spark: SparkSession, what: Attempt, failed: list[Exception]) -> None:
+    try:
+        write(sink, spark, what)
+    except Exception as error:  # noqa: BLE001 - the test shows it
+        failed.append(error)
+
+
+def _prepare(connection: psycopg.Connection[tuple[object, ...]], gid: str, rows: str = "SELECT 77, 'foreign'") -> None:
+    connection.execute("BEGIN")
+    connection.execute(f"INSERT INTO {TABLE} {rows}")
+    connection.execute(f"""PREPARE TRANSACTION '{gid.replace("'", "''")}'""")
