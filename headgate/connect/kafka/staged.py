@@ -19,8 +19,9 @@ from headgate.connect.kafka import rows
 from headgate.connect.kafka.faults import Fenced
 from headgate.connect.kafka.names import Names
 from headgate.connect.kafka.notes import Note, read_note, write_note
-from headgate.connect.kafka.producer import TransactionWriter
+from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
 from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.shapes import Partition
 from headgate.connect.kafka.standing import check_standing
 from headgate.connect.kafka.target import Target, client_options
@@ -34,9 +35,6 @@ from headgate.sink.wal import Portion, WriteAheadSink
 TRIES = 4
 """So often a publisher that was fenced looks whether the other one has done the work."""
 PAUSE_S = 0.5
-RETENTION = "offsets.retention.minutes"
-UNKNOWN_RETENTION_MS = 24 * 60 * 60 * 1000
-"""What is taken for the retention of markers when the broker does not say it."""
 CHECKPOINT_BITS = 40
 GENERATION_BITS = 63 - CHECKPOINT_BITS
 
@@ -110,7 +108,7 @@ class StagedKafkaSink(WriteAheadSink):
         with TransactionWriter.open(
             target.servers, target.options, transactional_id, target.timeout_ms, target.topic
         ) as writer:  # from here on no other publisher of the lane can commit
-            with Client(target.servers, client_options(target)) as client:
+            with Client(target.servers, client_options(target), WAIT_MS / 1000) as client:
                 stored = client.fetch_offsets(group, [partition]).get(partition)
             if stored is not None and stored.offset >= number:
                 return
@@ -128,14 +126,9 @@ class StagedKafkaSink(WriteAheadSink):
             writer.commit()
 
     def _is_forgotten(self, note: Note) -> bool:
-        """Whether Kafka may have forgotten the markers of a publication. Half of the time is left for clocks."""
+        """Whether Kafka may have forgotten the markers of a publication."""
         with Client(self._target.servers, client_options(self._target)) as client:
-            try:
-                said = client.broker_config(RETENTION)
-            except UserError:  # not for us to know
-                said = None
-        retention_ms = UNKNOWN_RETENTION_MS if said is None else int(said) * 60_000
-        return int(time.time() * 1000) - note.begun_ms > retention_ms // 2
+            return may_be_forgotten(client, note.begun_ms)
 
     def _names(self, job: str, sink: SinkId, life: str) -> Names:
         return Names(self._target.prefix, job, sink, life)

@@ -132,6 +132,14 @@ def _wait_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, plac
         os._exit(3)
 
 
+def recovered(sink: StagedNumbers, handle: str) -> bool:
+    try:
+        sink.recover_and_commit(handle)
+    except ExternalError:
+        return False
+    return True
+
+
 def test_a_broker_that_is_killed_during_the_publication_loses_and_doubles_nothing(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -155,7 +163,7 @@ def test_a_broker_that_is_killed_during_the_publication_loses_and_doubles_nothin
         process.kill()
         process.join()
     assert process.exitcode in (0, 3), "published, or told that it could not"
-    sink.recover_and_commit(handle)
+    wait_until(lambda: recovered(sink, handle), 2 * SECONDS, "the commit that is tried again and again")
     compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
