@@ -3,6 +3,7 @@
 One rule: one line, in the server's own words, and never a password.
 """
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,10 +44,12 @@ def speaking(what: str, server: object) -> Iterator[None]:
         yield
     except pymysql.Error as error:
         raise explained(what, server, error) from error
-    except (OSError, RuntimeError) as error:  # files of certificates; a way of logging in that the client cannot do
-        if isinstance(error, OSError) and error.filename is None:
-            raise ExternalError(f"{what}: {server} does not answer: {_line(error)}: see that it runs") from error
-        raise InvalidOption(f"{what}: cannot connect to {server}: {_line(error)}") from error
+    except (FileNotFoundError, PermissionError, ssl.SSLError) as error:
+        raise InvalidOption(f"{what}: cannot use the files of certificates for {server}: {_line(error)}") from error
+    except OSError as error:
+        raise ExternalError(f"{what}: {server} does not answer: {_line(error)}: see that it runs") from error
+    except RuntimeError as error:  # a way of logging in that the client cannot do
+        raise InvalidOption(f"{what}: cannot log in to {server}: {_line(error)}") from error
 
 
 def explained(what: str, server: object, error: pymysql.Error) -> UserError | ExternalError:
@@ -55,6 +58,8 @@ def explained(what: str, server: object, error: pymysql.Error) -> UserError | Ex
     number = code(error)
     if number in _DENIED:
         return InvalidOption(f"{what}: {server}: {words}: check user and password")
+    if "certificate verify failed" in words:
+        return InvalidOption(f"{what}: {server} is not who it should be: {words}: check host and ssl_ca")
     if number in _FORBIDDEN:
         return InvalidOption(f"{what}: {server}: {words}: grant it to the user")
     if number in _ABSENT:

@@ -16,7 +16,7 @@ from pymysql.protocol import MysqlPacket
 from headgate.connect.mariadb.address import Address
 from headgate.connect.mariadb.problems import Refused
 
-OPEN_SECONDS = 8.0
+OPEN_SECONDS = 6.0
 """How long the server may take to answer while the sink is opened."""
 ANSWER_SECONDS = 600.0
 """How long one statement may take. Longer, and the connection counts as lost."""
