@@ -18,6 +18,7 @@ from headgate.connect.kafka.handle import OpenTransaction
 from headgate.connect.kafka.names import Slot
 from headgate.connect.kafka.producer import TransactionWriter
 from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.shapes import Partition
 from headgate.connect.kafka.target import Owned, client_options
 from headgate.core.ids import Generation
@@ -84,8 +85,17 @@ def write_anew(lost: Lost) -> str:
     """Write the rows of a lost transaction and commit them, once, however often this is called."""
     path = Path(lost.path)
     with _writer(lost.owned, lost.transactional_id) as writer:  # from here on nobody else writes under this id
-        if is_committed(lost.owned, lost.transactional_id, lost.token):
-            return ""
+        with Client(lost.owned.target.servers, client_options(lost.owned.target)) as client:
+            marker = last_committed(lost.owned, lost.transactional_id, client)
+            if marker is not None and marker >= lost.token:
+                return ""
+            forgotten = marker is None and path.is_file() and may_be_forgotten(client, _written_ms(path))
+        if forgotten:
+            raise BadStorage(
+                f"kafka: transaction {lost.transactional_id} was lost at the broker or committed longer ago than "
+                f"{RETENTION}, and its marker is gone: compare the topic with {path}; then remove the file and begin "
+                "the job anew, or touch it to have its rows written"
+            )
         if not path.is_file() or path.stat().st_size != lost.size:
             raise BadStorage(
                 f"kafka: transaction {lost.transactional_id} was lost at the broker, and {path} with its rows is gone "
@@ -100,16 +110,11 @@ def write_anew(lost: Lost) -> str:
     return ""
 
 
-def is_committed(owned: Owned, transactional_id: str, token: int, client: Client | None = None) -> bool:
-    """Whether the use of an id that has this token was committed."""
+def last_committed(owned: Owned, transactional_id: str, client: Client) -> int | None:
+    """The token of the last use of an id that was committed. None if there is none, or it is forgotten."""
     partition = Partition(owned.target.topic, 0)
-    group = owned.names.marker_group(transactional_id)
-    if client is not None:
-        stored = client.fetch_offsets(group, [partition])
-    else:
-        with Client(owned.target.servers, client_options(owned.target)) as made:
-            stored = made.fetch_offsets(group, [partition])
-    return partition in stored and stored[partition].offset >= token
+    stored = client.fetch_offsets(owned.names.marker_group(transactional_id), [partition]).get(partition)
+    return None if stored is None else stored.offset
 
 
 def whose(owned: Owned, transactional_id: str) -> str:
@@ -138,6 +143,10 @@ def _copy(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from rest
+
+
+def _written_ms(path: Path) -> int:
+    return path.stat().st_mtime_ns // 1_000_000
 
 
 def _force(path: Path) -> int:

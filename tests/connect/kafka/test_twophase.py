@@ -1,5 +1,6 @@
 """The two-phase Kafka sink: the contract, and what brokers, timeouts and strangers can do to it."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -119,6 +120,25 @@ def test_a_file_of_the_net_that_is_gone_when_it_is_needed_is_missed(
         file.unlink()
     with pytest.raises(BadStorage, match=r"was lost at the broker, and .* with its rows is gone"):
         sink.commit(handle)
+
+
+def test_a_lost_transaction_of_long_ago_whose_marker_may_be_forgotten_is_not_guessed_at(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, opened: Open
+) -> None:
+    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    expire(kafka, ids(kafka, topic, "Ongoing"))
+    staging = context_in(tmp_path).staging
+    assert staging is not None
+    for file in staging.rglob("*.parquet"):
+        os.utime(file, (0, 0))
+    with pytest.raises(BadStorage, match="its marker is gone"):
+        sink.commit(handle)
+    for file in staging.rglob("*.parquet"):
+        file.touch()
+    sink.commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
 def test_a_commit_is_told_from_a_loss_even_after_somebody_took_up_the_id(
