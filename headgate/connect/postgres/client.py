@@ -146,11 +146,18 @@ def _close_all(connections: list[Connection]) -> None:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Say in one line what PostgreSQL answered, as an error of whoever must act."""
+    """Say in one line what PostgreSQL answered, as an error of whoever must act.
+
+    ``what`` begins with the name of the sink; an error of our own that does not name it gets it too.
+    """
     try:
         yield
     except psycopg.Error as error:
         raise meaning(what, error) from None
+    except HeadgateError as error:
+        if str(error).startswith("sink "):
+            raise
+        raise type(error)(f"{what}: {error}") from None
 
 
 def meaning(what: str, error: psycopg.Error) -> HeadgateError:

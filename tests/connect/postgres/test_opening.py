@@ -71,7 +71,8 @@ def test_a_server_that_is_down_or_lets_nobody_in_is_named(database: Database, tm
 def test_a_server_that_accepts_and_says_nothing_is_given_up(database: Database, tmp_path: Path) -> None:
     database.server.pause()
     try:
-        refused(connector.sink(database.dsn, table="t"), tmp_path, ExternalError, "PostgreSQL does not answer")
+        sink = connector.sink(database.dsn, table="t", parameters={"connect_timeout": 2})
+        refused(sink, tmp_path, ExternalError, "sink sink: cannot be opened: PostgreSQL does not answer")
     finally:
         database.server.resume()
 
