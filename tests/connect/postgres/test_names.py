@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headgate.connect import postgres as connector
 from headgate.connect.postgres.handle import Sealed
@@ -12,6 +12,7 @@ from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage, InvalidOption
 from headgate.sink.api import Attempt
 
+steady = settings(derandomize=True, deadline=None, database=None)
 GID_BYTES = 200
 SESSION_BYTES = 64
 
@@ -21,6 +22,7 @@ numbers = st.integers(0, 10**9)
 parts = st.builds(Part, numbers.map(Generation), numbers.map(Batch), numbers.map(Run), numbers, st.integers(0, 10**15))
 
 
+@steady
 @given(owners, parts, owners)
 def test_a_transaction_is_found_by_its_owner_and_by_nobody_else(owner: Owner, part: Part, other: Owner) -> None:
     gid = owner.gid(part)
@@ -31,6 +33,7 @@ def test_a_transaction_is_found_by_its_owner_and_by_nobody_else(owner: Owner, pa
     assert other == owner or other.part(gid) is None
 
 
+@steady
 @given(owners, parts)
 def test_a_session_is_found_by_its_attempt(owner: Owner, part: Part) -> None:
     attempt = owner.attempt(part)
@@ -52,6 +55,7 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
     assert len(gids) == 4
 
 
+@steady
 @given(owners, st.lists(parts))
 def test_a_handle_reads_back_as_it_was_written(owner: Owner, listed: list[Part]) -> None:
     own = tuple(Part(Generation(7), part.batch, part.run, part.partition, part.task_attempt) for part in listed)
