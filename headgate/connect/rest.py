@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headgate.errors import ExternalError, InvalidOption
 
-OPEN_SECONDS = 7.0
+OPEN_SECONDS = 6.0
 """How long to go on asking a server that a job needs at its start."""
 REQUEST_SECONDS = 30.0
 """How long one request may take, before it is sent again."""
@@ -77,7 +77,8 @@ def endpoint(
     key: str | None,
 ) -> Endpoint:
     """Check the options of a connection, and put them together."""
-    urls = tuple(_address(each) for each in ([url] if isinstance(url, str) else url))
+    given = tuple(url) if isinstance(url, (list, tuple)) else (url,)
+    urls = tuple(_address(each) for each in given)
     if not urls:
         raise InvalidOption('no url is given: write url="https://host:port"')
     if (user is None) != (password is None):

@@ -50,6 +50,8 @@ class PutWriter:
 
     def _check(self, answer: Answer) -> None:
         if answer.status == 404:
-            raise UserError(f"{self.who}: table {self.table} is gone: {answer.reason}: make it again")
+            raise UserError(
+                f"{self.who}: table {self.table}, or a family of it, is gone: {answer.reason}: make it again"
+            )
         if answer.status != 200:
             raise UserError(f"{self.who}: table {self.table} does not take the rows: {answer.reason}")

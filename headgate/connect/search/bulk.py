@@ -70,7 +70,7 @@ class BulkWriter:
             return None
         try:
             items = [next(iter(item.values())) for item in json.loads(answer.body)["items"]]
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             items = []
         if len(items) != rows:
             raise ExternalError(

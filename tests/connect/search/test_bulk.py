@@ -1,0 +1,78 @@
+"""How the answers to bulk requests are read, and how texts are cut. No server is needed."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from headgate.connect.rest import Answer, Endpoint
+from headgate.connect.search.bulk import BulkWriter
+from headgate.connect.text import pieces
+from headgate.errors import ExternalError, UserError
+
+
+def writer(*, versioned: bool = False) -> BulkWriter:
+    place = Endpoint(("http://127.0.0.1:1",))
+    return BulkWriter("sink s", place, "i", ("id",), versioned=versioned, rows=10, size=100, seconds=1)
+
+
+def answer(*statuses: int) -> Answer:
+    items = [
+        {"index": {"_id": f"d{number}", "status": status}}
+        if status < 300
+        else {"index": {"_id": f"d{number}", "status": status, "error": {"type": "t", "reason": f"r{number}"}}}
+        for number, status in enumerate(statuses)
+    ]
+    return Answer(200, json.dumps({"errors": max(statuses) >= 300, "items": items}).encode())
+
+
+def test_rows_that_found_the_server_busy_are_sent_again_from_the_first_on() -> None:
+    assert writer()._undone(answer(200, 201, 429, 200, 503), 5) == (2, "document d2: t: r2")
+
+
+def test_nothing_is_sent_again_when_all_is_done() -> None:
+    assert writer()._undone(answer(200, 201), 2) is None
+    assert writer()._undone(Answer(200, b'{"errors":false}'), 2) is None
+
+
+def test_a_refused_row_counts_more_than_a_busy_server() -> None:
+    with pytest.raises(UserError, match=r"document d1: t: r1: .*one of 2 among 3"):
+        writer()._undone(answer(429, 400, 404), 3)
+
+
+def test_a_conflict_of_versions_is_done_only_where_versions_are_given() -> None:
+    assert writer(versioned=True)._undone(answer(200, 409), 2) is None
+    with pytest.raises(UserError, match="document d1"):
+        writer()._undone(answer(200, 409), 2)
+
+
+def test_an_answer_of_another_kind_is_refused() -> None:
+    for body in (b"<html>", b'{"errors":true}', b'{"errors":true,"items":[]}', b"[1]"):
+        with pytest.raises((ExternalError, UserError), match="answers a bulk request with something else"):
+            writer()._undone(Answer(200, body), 2)
+
+
+def test_a_request_that_is_too_large_says_what_to_lower() -> None:
+    with pytest.raises(UserError, match="lower bulk_bytes"):
+        writer()._undone(Answer(413, b""), 2)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_texts_are_cut_by_rows_and_by_bytes(kind: pa.DataType) -> None:
+    texts = pa.array(["skipped", "a", "bb", "", "cccccc", "dd", "e"], kind).slice(1)
+    batch = pa.RecordBatch.from_arrays([texts], ["t"])
+    by_rows = [bytes(piece.body) for piece in pieces(batch, rows=4, size=100, missing="")]
+    assert by_rows == [b"abbcccccc", b"dde"]
+    by_bytes = [bytes(piece.body) for piece in pieces(batch, rows=100, size=3, missing="")]
+    assert by_bytes == [b"abb", b"cccccc", b"dde"]
+    assert [len(piece) for piece in pieces(batch, rows=100, size=3, missing="")] == [3, 1, 2]
+    (whole,) = pieces(batch, rows=100, size=100, missing="")
+    assert bytes(whole.since(3).body) == b"ccccccdde"
+
+
+def test_an_empty_batch_gives_nothing_and_a_missing_text_is_refused() -> None:
+    empty = pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["t"])
+    assert list(pieces(empty, rows=1, size=1, missing="")) == []
+    missing = pa.RecordBatch.from_arrays([pa.array(["a", None])], ["t"])
+    with pytest.raises(UserError, match="no id"):
+        list(pieces(missing, rows=1, size=1, missing="no id"))
