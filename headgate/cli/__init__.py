@@ -7,6 +7,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 ``run``     run a job, and watch it
 ``ask``     checkpoint, savepoint, stop, cancel: what a running job is asked
 ``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
+``audit``   what went in, what came out, what was lost and what was doubled
 ``demo``    a whole job, killed half way and counted
 ``sim``     the simulator, and one of its worlds told in words
 
@@ -16,12 +17,12 @@ given, and nothing was touched; 3 another process leads the job now; 130 and 143
 Not here: anything that a web page would want to do or show as well.
 """
 
-from headgate.cli import ask, demo, run, show, sim
+from headgate.cli import ask, audit, demo, run, show, sim
 from headgate.cli.app import app
 
 __all__ = ["app", "main"]
 
-for group in (run, show, ask, demo, sim):
+for group in (run, show, ask, audit, demo, sim):
     group.register(app)
 
 

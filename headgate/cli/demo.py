@@ -48,8 +48,8 @@ def demo(
             f"{figures['checkpoints']} checkpoints, median {figures['checkpoint_ms_median']:.0f} ms, "
             f"longest {figures['checkpoint_ms_max']:.0f} ms"
         )
-        for count in story.counts:
-            typer.echo(f"{count.sink:>8}  {count}")
+        for sink, count in story.counts.items():
+            typer.echo(f"{sink:>8}  {count}")
     if kept is None and story.exact:
         shutil.rmtree(where, ignore_errors=True)
     raise typer.Exit(0 if story.exact else 1)

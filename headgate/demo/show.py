@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headgate.demo.audit import Count, audit
+from headgate.audit import Verdict
+from headgate.demo.audit import audit
 from headgate.errors import ExternalError
 
 JOB = Path(__file__).with_name("job.py")
@@ -27,7 +28,7 @@ class Story:
     """What happened, for whoever wants it as data."""
 
     rows: int
-    counts: list[Count] = field(default_factory=list)
+    counts: dict[str, Verdict] = field(default_factory=dict)
     checkpoint_ms: list[float] = field(default_factory=list)
     kills: int = 0
     recovery_s: float | None = None
@@ -35,7 +36,7 @@ class Story:
     @property
     def exact(self) -> bool:
         """Whether both sinks have everything once."""
-        return bool(self.counts) and all(count.exact for count in self.counts)
+        return bool(self.counts) and all(count.exact for count in self.counts.values())
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -48,7 +49,8 @@ class Story:
             "checkpoint_ms_median": median(self.checkpoint_ms) if self.checkpoint_ms else None,
             "checkpoint_ms_max": max(self.checkpoint_ms, default=None),
             "sinks": {
-                c.sink: {"in": c.wanted, "out": c.found, "lost": c.lost, "duplicated": c.doubled} for c in self.counts
+                sink: {"in": c.wanted, "out": c.found, "lost": c.lost, "duplicated": c.doubled, "foreign": c.foreign}
+                for sink, c in self.counts.items()
             },
         }
 
