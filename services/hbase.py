@@ -147,7 +147,7 @@ class HBase(Server):
 
     def cells(self, table: str) -> Iterator[tuple[bytes, str, int, bytes]]:
         """All cells of a table, all versions: row, column, timestamp, value."""
-        status, answer = self.request("GET", f"/{quote(table)}/*?v=100")
+        status, answer = self.request("GET", f"/{quote(table)}/*?maxversions=100")
         if status == 404:  # an empty table
             return
         if status != 200:
