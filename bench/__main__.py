@@ -5,7 +5,7 @@
 
 import sys
 
-from bench import core, jobs, recovery
+from bench import core, jobs, recovery, sinks
 
 ON_SPARK = {
     "cost": jobs.checkpoint_cost,
@@ -13,8 +13,9 @@ ON_SPARK = {
     "hop": jobs.channel_hop,
     "overtaking": jobs.overtaking,
     "task": recovery.task_level,
+    **sinks.ON_SPARK,
 }
-ALONE = {"core": core.core, "restart": recovery.job_level}
+ALONE = {"core": core.core, "restart": recovery.job_level, **sinks.ALONE}
 
 
 def main(names: list[str]) -> int:
@@ -28,7 +29,7 @@ def main(names: list[str]) -> int:
         if name in wanted:
             work()
     if any(name in wanted for name in ON_SPARK):
-        spark = jobs.make_session()
+        spark = jobs.make_session(sinks.PACKAGES if any(name in wanted for name in sinks.ON_SPARK) else ())
         for name, compare in ON_SPARK.items():
             if name in wanted:
                 compare(spark)

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,10 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(where, ignore_errors=True)
 
 
-def make_session() -> SparkSession:
+def make_session(packages: Iterable[str] = ()) -> SparkSession:
     """The session that all comparisons of one run share."""
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "4g"}
-    return session.build_session("bench", master="local[2]", conf=conf, state=hg.state.rocksdb())
+    return session.build_session("bench", master="local[2]", conf=conf, state=hg.state.rocksdb(), packages=packages)
 
 
 def run(job: hg.Job, spark: SparkSession, on_event: Callable[[Line], None] | None = None) -> list[Line]:
