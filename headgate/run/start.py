@@ -140,6 +140,9 @@ def run_job(
     options = options or Options()
     nodes = job.freeze()
     _refuse_unfit(job, nodes)
+    for node in nodes:
+        if isinstance(node.what, Source):
+            node.what.open()
     uri = options.storage or job.checkpoint.storage
     if "://" in uri and not uri.startswith("file:"):
         with spark_for(job, options, spark) as made:
@@ -177,9 +180,6 @@ def _run(
     beginning: preflight.Beginning,
 ) -> Result:
     planned, known = plan_job(job, spark)
-    for node in job.freeze():
-        if isinstance(node.what, Source):
-            node.what.open()
     sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
     staged = _working_root(job, store) / "staged"
     timeout_ms = to_core(job.checkpoint, job.restart).timeout_ms

@@ -35,9 +35,8 @@ class Source(ABC):
     def open(self) -> None:  # noqa: B027 - most sources need nothing to be there
         """Check that the source can work: that the other side answers, and has what will be read.
 
-        When: once per process, before any query starts and before anything in the storage changes. Where: on the
-        driver. What cannot work is refused here, within seconds: with a ``UserError``, or an ``ExternalError`` if
-        another system is away.
+        When: once per process, before there is a Spark session and before anything in the storage changes. What cannot
+        work is refused here, within seconds: with a ``UserError``, or an ``ExternalError`` if another system is away.
         """
 
     def check(self, offset: str | None, remembered: str | None) -> str | None:  # noqa: ARG002 - for those who override it

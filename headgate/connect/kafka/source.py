@@ -182,7 +182,7 @@ class KafkaSource(Source):
         self._answer_lost(lost)
         self._answer_grown({name: pair for name, pair in grown.items() if pair[1] > pair[0]}, lost)
         ends_at = None if before is None else before.ends
-        if self.bounded and ends_at is None:
+        if self.bounded and (ends_at is None or lost):
             ends_at = by_topic(brokers.ends(there, committed=self.committed))
         self._memory = Memory({name: (topic.id, topic.partitions) for name, topic in there.items()}, ends_at)
         return self._memory.text

@@ -373,3 +373,10 @@ def test_a_job_waits_for_a_broker_that_was_killed_and_loses_nothing(
 
 def _partitions(kafka: Kafka, topic: str) -> int:
     return len(kafka.admin().list_topics(topic, timeout=10).topics[topic].partitions)
+
+
+def test_a_job_without_its_broker_ends_before_spark_starts(tmp_path: Path) -> None:
+    servers = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ExternalError, match=rf"^Kafka at {servers} does not answer"):
+        hg.run_job(job(tmp_path, source(servers, topic="orders")))
+    assert not (tmp_path / "storage").exists()
