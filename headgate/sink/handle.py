@@ -42,6 +42,8 @@ class SealedTransaction:
     generation: Generation
     checkpoint: CheckpointId
     parts: tuple[SealedPart, ...]
+    lanes: int = 0
+    """In how many lanes the files are applied, where they are: a repeat must not divide them otherwise."""
 
     def attempts(self) -> list[tuple[Attempt, SealedPart]]:
         """The parts, with whose they are."""
@@ -57,6 +59,7 @@ class SealedTransaction:
             "generation": self.generation,
             "checkpoint": self.checkpoint,
             "parts": parts,
+            **({"lanes": self.lanes} if self.lanes else {}),
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -73,6 +76,7 @@ class SealedTransaction:
                     generation=Generation(_number(fields["generation"])),
                     checkpoint=CheckpointId(_number(fields["checkpoint"])),
                     parts=tuple(_part(*part) for part in fields["parts"]),
+                    lanes=_number(fields.get("lanes", 0)),
                 )
         except (ValueError, KeyError, TypeError) as error:
             raise BadStorage(

@@ -40,11 +40,8 @@ class IdempotentContract(ABC):
         """Who the sinks of a place work for."""
         return context_in(place)
 
-    def setup_method(self) -> None:
-        self._sinks: list[TwoPhaseSink] = []
-
     def teardown_method(self) -> None:
-        for sink in self._sinks:
+        for sink in self.__dict__.pop("opened", []):
             sink.close()
 
     def test_it_promises_what_is_tested_here(self, tmp_path: Path) -> None:
@@ -82,5 +79,5 @@ class IdempotentContract(ABC):
     def _open(self, place: Path) -> TwoPhaseSink:
         sink = self.make_sink(place)
         sink.open(self.context(place))
-        self._sinks.append(sink)
+        self.__dict__.setdefault("opened", []).append(sink)
         return sink

@@ -34,6 +34,8 @@ class StagedSink(TwoPhaseSink):
 
     _opened: Staging | None = None
     _context: SinkContext | None = None
+    _lanes: int = 0
+    """See ``SealedTransaction.lanes``."""
 
     @abstractmethod
     def publish(self, sealed: SealedTransaction) -> None:
@@ -97,7 +99,8 @@ class StagedSink(TwoPhaseSink):
                     )
                 files = tuple(SealedFile(path, size) for path, size in sorted(data_files(part)))
                 parts.append(SealedPart(attempt.batch, attempt.run, files))
-        return SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts)).to_handle()
+        sealed = SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts), self._lanes)
+        return sealed.to_handle()
 
     def commit(self, handle: str) -> None:
         """Publish, then remove the files."""

@@ -47,7 +47,8 @@ class Portion:
         """The rows, in the order of batches."""
         for path in self.files:
             try:
-                file = parquet.ParquetFile(path)
+                # Spark may have written the old form of timestamps, of which nanoseconds hold only some centuries.
+                file = parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
             except FileNotFoundError as error:
                 raise BadStorage(
                     f"sink {self.sink}: {path} is gone, which checkpoint {self.mark[1]} sealed and nobody has applied: "
@@ -88,7 +89,7 @@ class WriteAheadSink(StagedSink):
         lanes: dict[int, list[str]] = {}
         for paths in self._paths(sealed):
             for path in paths:
-                lanes.setdefault(self._lane(path), []).append(str(path))
+                lanes.setdefault(_partition(path) % (sealed.lanes or self._lanes), []).append(str(path))
         mark = (sealed.generation, sealed.checkpoint)
         portions = [
             Portion(sealed.job, sealed.sink, self._life, lane, mark, tuple(files))
@@ -96,8 +97,10 @@ class WriteAheadSink(StagedSink):
         ]
         on_executors(portions, partial(_apply, self))
 
-    def _lane(self, path: Path) -> int:
-        return int(cast("re.Match[str]", _PARTITION.match(path.name))[1]) % self._lanes
+
+def _partition(path: Path) -> int:
+    """The number that Spark has given to the partition of a file."""
+    return int(cast("re.Match[str]", _PARTITION.match(path.name))[1])
 
 
 def _apply(sink: WriteAheadSink, portion: Portion) -> str:

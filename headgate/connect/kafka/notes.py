@@ -1,7 +1,7 @@
 """What a staged sink notes about its publications, next to the staged rows.
 
 One rule: a note is written before the first row of a publication goes out, and again when all are out. So a repeat
-knows whether anything may be out already, and by how many lanes, even when Kafka has forgotten the markers.
+knows whether anything may be out already, even when Kafka has forgotten the markers.
 
 Kafka forgets the offsets of a group without members after ``offsets.retention.minutes``, a week by default.
 """
@@ -28,7 +28,6 @@ class Note:
     life: str
     """Of the job. Notes of an earlier life say nothing about this one."""
     mark: Mark
-    lanes: int
     begun_ms: int
     """When, by the clock of who began it."""
     done: bool
@@ -42,7 +41,7 @@ def read_note(directory: Path, life: str) -> Note | None:
         version = fields["version"]
         if version == VERSION:
             mark = Generation(int(fields["generation"])), CheckpointId(int(fields["checkpoint"]))
-            note = Note(str(fields["life"]), mark, int(fields["lanes"]), int(fields["begun_ms"]), bool(fields["done"]))
+            note = Note(str(fields["life"]), mark, int(fields["begun_ms"]), bool(fields["done"]))
             return note if note.life == life else None
     except FileNotFoundError:
         return None
@@ -59,7 +58,6 @@ def write_note(directory: Path, note: Note) -> None:
         "life": note.life,
         "generation": generation,
         "checkpoint": checkpoint,
-        "lanes": note.lanes,
         "begun_ms": note.begun_ms,
         "done": note.done,
     }

@@ -71,13 +71,9 @@ class StagedKafkaSink(WriteAheadSink):
             self._forgotten = self._is_forgotten(note)
         else:
             self._forgotten = False
-            note = Note(self._life, mark, self._lanes, int(time.time() * 1000), done=False)
+            note = Note(self._life, mark, int(time.time() * 1000), done=False)
             write_note(directory, note)
-        lanes, self._lanes = self._lanes, note.lanes  # begun once, it is ended with as many as then
-        try:
-            super().publish(sealed)
-        finally:
-            self._lanes = lanes
+        super().publish(sealed)
         write_note(directory, replace(note, done=True))
 
     def apply(self, portion: Portion) -> None:

@@ -8,12 +8,8 @@ lock on the note.
 
 import random
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 
-import pyarrow as pa
 import pymysql
-from pyarrow import parquet
 from pyspark.sql import DataFrame
 
 from headgate.connect.mariadb import applied
@@ -23,7 +19,7 @@ from headgate.connect.mariadb.problems import DEADLOCK, LOCK_WAIT, code, speakin
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected, quoted
 from headgate.connect.mariadb.table import APPLIED, Table, check_durable, check_rights, find, make_notes
 from headgate.sink.api import SinkContext
-from headgate.sink.wal import BATCH_ROWS, Portion, WriteAheadSink
+from headgate.sink.wal import Portion, WriteAheadSink
 
 TRIES = 5
 """How often a transaction is tried that the server gave up for the sake of another."""
@@ -94,14 +90,14 @@ class MariaDBSink(WriteAheadSink):
         if self._key:
             self._replace(session, portion)
         else:
-            load(session, self._name, _batches(portion))
+            load(session, self._name, portion.batches())
         applied.note(session, portion.owner, mark)
         session.commit()
 
     def _replace(self, session: Session, portion: Portion) -> None:
         """Load the rows beside the table, then write them over those with their keys, in their order."""
         columns: list[str] = []
-        for batch in _batches(portion):
+        for batch in portion.batches():
             if batch.schema.names != columns:
                 self._write_over(session, columns)
                 columns = list(batch.schema.names)
@@ -126,22 +122,6 @@ class MariaDBSink(WriteAheadSink):
         state = super().__getstate__()
         state.pop("_table", None)
         return state
-
-
-def _batches(portion: Portion) -> Iterator[pa.RecordBatch]:
-    """The rows of a portion, with times of all years.
-
-    Spark writes times into Parquet in a form that is read as nanoseconds, unless told otherwise, and these end with the
-    year 2262.
-    """
-    for path in portion.files:
-        try:
-            file = parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
-        except (FileNotFoundError, pa.ArrowInvalid):
-            yield from replace(portion, files=(path,)).batches()  # which says what is wrong
-            continue
-        with file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS)
 
 
 def _make_stage(session: Session, table: str, columns: list[str]) -> None:

@@ -232,7 +232,7 @@ def test_when_kafka_may_have_forgotten_a_marker_nothing_is_guessed(
     sink = opened(staged(kafka, topic), context)
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
-    old = Note(context.life, (Generation(1), CheckpointId(1)), 2, 0, done=False)
+    old = Note(context.life, (Generation(1), CheckpointId(1)), 0, done=False)
     note_of(context, lambda root: write_note(root, old))
     with pytest.raises(BadStorage, match="Kafka has forgotten whether checkpoint 1 was published"):
         sink.recover_and_commit(handle)
