@@ -59,7 +59,9 @@ def _look(pid: int) -> _Seen | None:
         return None
     # The name in parentheses may hold anything, so fields are counted after the last one.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else _Seen(Process(pid, int(fields[19])), int(fields[1]), fields[0])
+    # A process whose first thread has ended is called a zombie while its other threads still hold its sockets.
+    gone = fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1)
+    return None if gone else _Seen(Process(pid, int(fields[19])), int(fields[1]), fields[0])
 
 
 def send(processes: Iterable[Process], number: signal.Signals) -> None:

@@ -40,23 +40,33 @@ FENCED = -144
 MESSAGE_TIMED_OUT = -192
 
 MESSAGE = np.dtype(
-    {
-        "names": ["err", "rkt", "partition", "payload", "len", "key", "key_len", "offset", "private"],
-        "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64],
-        "itemsize": 72,
-    }
+    [
+        ("err", "i4"),
+        ("rkt", "u8"),
+        ("partition", "i4"),
+        ("payload", "u8"),
+        ("len", "u8"),
+        ("key", "u8"),
+        ("key_len", "u8"),
+        ("offset", "i8"),
+        ("private", "u8"),
+    ],
+    align=True,
 )
 """``rd_kafka_message_t``."""
 
-FIELD = np.dtype(
-    {
-        "names": ["vtype", "number", "small", "name", "pointer", "size", "value", "value_size"],
-        "formats": ["i4", "i8", "i4", "u8", "u8", "u8", "u8", "i8"],
-        "offsets": [0, 8, 8, 8, 8, 16, 16, 24],
-        "itemsize": 72,
-    }
-)
+_UNION: Any = {
+    "vtype": ("i4", 0),
+    "number": ("i8", 8),
+    "small": ("i4", 8),
+    "name": ("u8", 8),
+    "pointer": ("u8", 8),
+    "size": ("u8", 16),
+    "value": ("u8", 16),
+    "value_size": ("i8", 24),
+    "rest": ("V40", 32),
+}
+FIELD = np.dtype(_UNION)
 """``rd_kafka_vu_t``, one part of a message: a pointer with its size, a number, or a header (name, value, its size)."""
 
 V_TOPIC_HANDLE, V_PARTITION, V_VALUE, V_KEY, V_FLAGS, V_TIMESTAMP, V_HEADER = 2, 3, 4, 5, 7, 8, 9
