@@ -14,10 +14,10 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 PYTEST_FLAGS := -n 2 --dist loadfile --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup services demo test check bench lock clean
+.PHONY: help setup services demo example-etl example-sensors example-exercise test check bench lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make .venv from the lock file, and see that Java is there
 	@sh scripts/ensure_java.sh
@@ -39,6 +39,19 @@ services: ## Install the servers that tests and examples start
 
 demo: setup ## Run the demo
 	@$(BIN)/headgate demo
+
+# Options of an example: make example-etl ARGS="--rows 100000 --keep /tmp/etl"
+example-etl: setup ## Run the example: orders to sums of windows, Kafka to Kafka
+	@sh scripts/ensure_services.sh kafka
+	@$(BIN)/python -m examples.exactly_once_etl.run $(ARGS)
+
+example-sensors: setup ## Run the example: readings to alerts, with keyed state and timers
+	@sh scripts/ensure_services.sh kafka
+	@$(BIN)/python -m examples.fault_tolerant_sensors.run $(ARGS)
+
+example-exercise: setup ## Run the first exercise: payments to balances, Kafka to Kafka
+	@sh scripts/ensure_services.sh kafka
+	@$(BIN)/python -m examples.exercise_kafka_to_kafka.run $(ARGS)
 
 check: setup ## Lint, formatting and types
 	@$(BIN)/ruff check --quiet

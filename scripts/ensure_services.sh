@@ -1,7 +1,10 @@
 #!/bin/sh
 # Make sure that the servers for tests and examples are there: PostgreSQL and MariaDB from Debian's packages, and the
 # jars of Kafka, OpenSearch and HBase from Maven, in build/services. Silent and quick when all is there.
+# With names, as in `ensure_services.sh kafka postgres`, only those.
 set -eu
+
+names=$*
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build/services
@@ -20,11 +23,23 @@ quietly() {
         give_up "cannot $what: $(sed -n 's/.*\[ERROR\] //p; s/^E: //p' "$build/last.log" | head -n 1) (see build/services/last.log)"
 }
 
+# Whether a server is wanted: all are, unless some are named.
+wanted() {
+    case " $names " in
+        "  " | *" $1 "*) return 0 ;;
+        *) return 1 ;;
+    esac
+}
+
 missing_packages() {
-    set -- /usr/lib/postgresql/*/bin/initdb
-    [ -x "$1" ] || echo postgresql
-    { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null 2>&1 || echo mariadb-server-core
-    command -v mariadb >/dev/null 2>&1 || echo mariadb-client-core
+    if wanted postgres; then
+        set -- /usr/lib/postgresql/*/bin/initdb
+        [ -x "$1" ] || echo postgresql
+    fi
+    if wanted mariadb; then
+        { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null 2>&1 || echo mariadb-server-core
+        command -v mariadb >/dev/null 2>&1 || echo mariadb-client-core
+    fi
     command -v openssl >/dev/null 2>&1 || echo openssl
     if [ -n "$(stale_jars)" ]; then
         command -v mvn >/dev/null 2>&1 || echo maven
@@ -35,7 +50,7 @@ missing_packages() {
 stale_jars() {
     for pom in "$root"/services/poms/*/pom.xml; do
         name=$(basename "$(dirname "$pom")")
-        cmp -s "$pom" "$build/$name/pom.xml" || echo "$name"
+        ! wanted "$name" || cmp -s "$pom" "$build/$name/pom.xml" || echo "$name"
     done
 }
 
@@ -71,6 +86,13 @@ fetch_jars() {
     rm -rf "${build:?}/$1"
     mv "$build/$1.new" "$build/$1"
 }
+
+for name in $names; do
+    case $name in
+        postgres | mariadb) ;;
+        *) [ -f "$root/services/poms/$name/pom.xml" ] || give_up "there is no server $name" ;;
+    esac
+done
 
 if [ -z "$(missing_packages)$(stale_jars)" ]; then
     exit 0

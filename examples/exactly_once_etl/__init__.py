@@ -1,0 +1,1 @@
+"""Orders to sums of windows, from Kafka to Kafka."""

@@ -1,0 +1,1 @@
+"""Payments to balances, from Kafka to Kafka."""

@@ -1,0 +1,1 @@
+"""Readings to alerts, with keyed state and timers."""

@@ -1,0 +1,116 @@
+"""The examples, as a user runs them, with few rows."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from headgate.core.restart import ExponentialDelay
+from headgate.core.settings import Mode
+from headgate.job.settings import to_core
+from headgate.run.start import load_job
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_S = 300
+EXACT = re.compile(r"^exactly once: (\d+) in, (\d+) out, 0 lost, 0 duplicated$", re.MULTILINE)
+
+
+def command(example: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", f"examples.{example}.run", *options]
+
+
+def run(example: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(example, *options), cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+
+
+def processes_that_know(directory: Path) -> list[str]:
+    """What runs with the directory in its command or its environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            known = (
+                (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes() if entry.name.isdecimal() else b""
+            )
+        except OSError:
+            continue  # It has ended, or is somebody else's.
+        if str(directory).encode() in known:
+            found.append(known.split(b"\0")[0].decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("example", "rows"), [("exactly_once_etl", 3_000), ("fault_tolerant_sensors", 1_800)], ids=["etl", "sensors"]
+)
+def test_an_example_survives_its_kill_and_ends_with_an_exact_count(example: str, rows: int) -> None:
+    done = run(example, "--rows", str(rows))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SIGKILL" in done.stdout
+    found = EXACT.search(done.stdout)
+    assert found is not None, done.stdout
+    assert int(found[1]) == int(found[2]) > 0
+    assert done.stdout.endswith(found[0] + "\n"), "the verdict is the last line"
+
+
+def test_the_exercise_counts_exactly_and_notices_a_theft(tmp_path: Path) -> None:
+    done = run("exercise_kafka_to_kafka", "--rows", "3000", "--steal", "--keep", str(tmp_path / "kept"))
+    assert "SIGKILL" in done.stdout
+    assert "exactly once: 3000 in, 3000 out, 0 lost, 0 duplicated" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.endswith("NOT exactly once: 3000 in, 2999 out, 1 lost, 0 duplicated\n")
+    assert done.returncode == 1
+    assert (tmp_path / "kept" / "storage").is_dir()
+    assert processes_that_know(tmp_path) == []
+
+
+def test_ctrl_c_ends_all_that_an_example_started(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command("exercise_kafka_to_kafka", "--keep", str(tmp_path / "kept")),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        late = threading.Timer(RUN_S, process.kill)
+        late.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "headgate run" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+        late.cancel()
+        late.join()
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    assert processes_that_know(tmp_path) == []
+
+
+def test_an_example_refuses_a_directory_with_something_in_it(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    done = run("exactly_once_etl", "--keep", str(tmp_path))
+    assert done.returncode == 2
+    assert "not empty" in done.stderr
+
+
+def test_the_etl_job_is_set_as_a_user_would_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHECKPOINT_INTERVAL", raising=False)
+    job = load_job(ROOT / "examples/exactly_once_etl/job.py")
+    settings = to_core(job.checkpoint, job.restart)
+    assert (settings.mode, settings.interval_ms, settings.min_pause_ms) == (Mode.EXACTLY_ONCE, 10_000, 500)
+    assert (settings.tolerable_failures, settings.retained, settings.retain_on_cancellation) == (2, 3, True)
+
+
+def test_the_sensor_job_is_set_as_a_user_would_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SILENCE", raising=False)
+    job = load_job(ROOT / "examples/fault_tolerant_sensors/job.py")
+    assert isinstance(job.restart, ExponentialDelay)
+    assert job.state is not None
+    assert job.state.conf["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
+    nodes = {node.uid: node for node in job.freeze()}
+    assert list(nodes) == ["sensor-source", "parse", "anomaly-detector", "to-records", "alert-sink"]
+    assert getattr(nodes["anomaly-detector"].what, "silence", None) == "60s"
