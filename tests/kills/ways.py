@@ -93,7 +93,7 @@ def _iceberg_namespace(ground: Ground) -> None:
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415
 
     (ground.directory / "warehouse").mkdir()
-    catalog = load_catalog("kills", **_catalog(str(ground.directory)))
+    catalog = load_catalog("headgate", **_catalog(str(ground.directory)))
     catalog.create_namespace("kills")
     catalog.close()
 
@@ -101,7 +101,7 @@ def _iceberg_namespace(ground: Ground) -> None:
 def _iceberg(ground: Ground) -> Counter[int]:
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415
 
-    catalog = load_catalog("kills", **_catalog(str(ground.directory)))
+    catalog = load_catalog("headgate", **_catalog(str(ground.directory)))
     try:
         return Counter(catalog.load_table("kills.numbers").scan().to_arrow()["n"].to_pylist())
     finally:
