@@ -17,7 +17,7 @@ from services.server import ROOT, ServiceError
 
 RUN_S = 300.0
 """So long one run of a job may take."""
-BATCHES = 16
+BATCHES = 12
 """The input is read in so many batches, so that there is a middle."""
 SHARE_BEFORE_KILL = 0.25
 """So much of the input is read when the job is killed, at least."""
@@ -121,7 +121,7 @@ def kill_and_finish(stage: Stage, job: Path, output: str) -> None:
     settings = {
         "CHECKPOINT_INTERVAL": "1s",
         "ROWS_PER_BATCH": str(max(1, stage.rows // BATCHES)),
-        "BATCH_INTERVAL": "500ms",  # On a fast machine, too, it lasts long enough to be killed.
+        "BATCH_INTERVAL": "700ms",  # On a fast machine, too, it lasts long enough to be killed.
         "BOUNDED": "yes",
     }
     with stage.run(job, settings) as process:
