@@ -96,7 +96,10 @@ class Campaign:
                 self._job.kill()
         self.report.rows = self._rows_in()
         for way in self._ways:
-            self.report.found[way.name] = _judged(way.numbers(self._ground), self.report.rows)
+            found = way.numbers(self._ground)
+            if way.ahead:
+                found = Counter({number: times for number, times in found.items() if number < self.report.rows})
+            self.report.found[way.name] = _judged(found, self.report.rows)
         self.report.seconds = time.monotonic() - begun
         return self.report
 

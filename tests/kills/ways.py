@@ -34,6 +34,8 @@ class Way:
     sink: Callable[[Settings], hg.TwoPhaseSink]
     numbers: Callable[[Ground], Counter[int]]
     """How often a reader finds each row."""
+    ahead: bool = False
+    """Whether readers may see rows before their checkpoint is complete: at a stop, those of a batch under way."""
 
 
 def _postgres_table(name: str, key: str = "") -> Callable[[Ground], None]:
@@ -167,6 +169,7 @@ WAYS = {
             _postgres_table("upserted", ", PRIMARY KEY (n)"),
             lambda it: hg.postgres.upsert(it["postgres"], table="upserted", key=["n"]),
             _in_postgres("upserted"),
+            ahead=True,
         ),
         Way(
             "jdbc",
@@ -183,6 +186,7 @@ WAYS = {
             lambda ground: ground.opensearch.create_index("numbers"),
             lambda it: hg.search.sink(it["opensearch"], index="numbers", id="n"),
             lambda ground: Counter(int(name) for name in ground.opensearch.documents("numbers")),
+            ahead=True,
         ),
         Way(
             "hbase",
@@ -191,6 +195,7 @@ WAYS = {
             lambda ground: ground.hbase.create_table("numbers", "f"),
             lambda it: hg.hbase.sink(it["hbase"], table="numbers", row_key="n", family="f"),
             lambda ground: Counter(int(key) for key in ground.hbase.rows("numbers")),
+            ahead=True,
         ),
         Way("delta", None, PLAIN, _nothing, lambda it: hg.delta.sink(f"{it['directory']}/delta"), _delta),
         Way(
