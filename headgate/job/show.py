@@ -16,10 +16,10 @@ _STRONG_FIRST = ("exactly-once", "effectively-once", "at-least-once")
 
 def as_data(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE) -> dict[str, Any]:
     """The plan of the job ``name`` as plain data, ready for JSON."""
-    guarantee, because = _guarantee(plan, mode)
+    promise, because = guarantee(plan, mode)
     return {
         "job": name,
-        "guarantee": guarantee,
+        "guarantee": promise,
         "because": because,
         "tasks": [_task(task) for task in plan.tasks],
         "channels": [
@@ -70,7 +70,7 @@ def as_dot(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _guarantee(plan: Plan, mode: Mode) -> tuple[str, list[str]]:
+def guarantee(plan: Plan, mode: Mode) -> tuple[str, list[str]]:
     """What the job promises from end to end, which is what its weakest part promises; and which parts those are."""
     losing = [f"mode is {mode.value}"] if mode is Mode.AT_MOST_ONCE else []
     repeating = [(Mode.AT_LEAST_ONCE.value, f"mode is {mode.value}")] if mode is Mode.AT_LEAST_ONCE else []

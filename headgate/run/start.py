@@ -31,6 +31,7 @@ from headgate.job.check import check
 from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, plan
 from headgate.job.settings import to_core
+from headgate.job.show import guarantee
 from headgate.run import preflight
 from headgate.run.control import ControlServer
 from headgate.run.lanes import Lanes
@@ -255,12 +256,15 @@ class Running:
             tell=self._loop.tell,
             answer=self._control.answer,
         )
+        promise, because = guarantee(planned, settings.mode)
+        self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
         self._text = ""
 
     def lead(self, restore: Restore) -> Result:
         """Run the job until it is over, or until somebody else leads."""
         self._control.open(self._store)
         _watch_jvm(self._spark, lambda error: self._loop.tell(Broken(error)))
+        self._loop.tell(self._guarantee)
         try:
             state = self._loop.run(self._leader, restore)
         finally:

@@ -3,7 +3,7 @@
 One rule: a line is seen in the difference between the state before a step and the state after it, so what the core
 ignored is not told, and what it did is told once. Only what is under way is remembered.
 
-Lines are plain data with ``at`` (ms) and ``event``: generation, task-started, task-failed, restart,
+Lines are plain data with ``at`` (ms) and ``event``: guarantee, generation, task-started, task-failed, restart,
 checkpoint-triggered, -completed, -failed, -committed, savepoint-copied, notice, warning, ended; and progress, at most
 once in ``PROGRESS_MS``, which is for whoever watches and not for the history.
 """
@@ -69,8 +69,8 @@ class Recorder:
     def _measured(self, note: Note) -> Iterator[Line]:
         fields = note.fields
         match note.kind:
-            case "warning":
-                yield {"event": "warning", "text": fields["text"]}
+            case "warning" | "guarantee":
+                yield {"event": note.kind, **fields}
             case "progress":
                 self._rates.read(fields["task"], int(fields["value"]))
             case "wait_ms":

@@ -96,6 +96,8 @@ def progress(line: Line) -> str:
 def event(line: Line) -> str | None:
     """A line of history as a sentence. None for what only matters to programs."""
     match line["event"]:
+        case "guarantee":
+            return f"the guarantee is {line['guarantee']}" + "".join(f"; {why}" for why in line["because"])
         case "generation":
             base = "the beginning" if line["base"] is None else f"checkpoint {line['base']}"
             return f"generation {line['generation']} begins from {base}"

@@ -282,6 +282,13 @@ def test_a_job_that_had_finished_takes_its_last_checkpoint_as_it_begins() -> Non
     assert again.only("checkpoint-completed")[0]["tasks"]["a"]["files"] == 0
 
 
+def test_the_guarantee_is_a_line() -> None:
+    core = watched(GRAPH)
+    core.note("guarantee", guarantee="effectively-once", because=["sink out is effectively-once"])
+    said = {"guarantee": "effectively-once", "because": ["sink out is effectively-once"]}
+    assert core.lines[-1] == {"at": 0, "event": "guarantee", **said}
+
+
 def test_a_warning_from_the_edges_is_a_line() -> None:
     core = watched(GRAPH)
     core.note("warning", text="the disk is nearly full")

@@ -95,6 +95,8 @@ def test_events_are_sentences_and_some_are_only_for_programs() -> None:
         "restarting task b in 1.0 s: task b failed: boom (lost-executor)",
     ]
     others: list[dict[str, Any]] = [
+        {"event": "guarantee", "guarantee": "exactly-once", "because": []},
+        {"event": "guarantee", "guarantee": "effectively-once", "because": ["sink a is effectively-once", "b"]},
         {"event": "generation", "generation": 2, "base": 1},
         {"event": "restart", "level": "job", "task": None, "delay_ms": 5, "cause": "c", "class": "internal"},
         {"event": "savepoint-copied", "id": 3},
@@ -102,6 +104,8 @@ def test_events_are_sentences_and_some_are_only_for_programs() -> None:
         {"event": "warning", "text": "w"},
     ]
     assert [text.event(one) for one in others] == [
+        "the guarantee is exactly-once",
+        "the guarantee is effectively-once; sink a is effectively-once; b",
         "generation 2 begins from checkpoint 1",
         "restarting the job in 5 ms: c (internal)",
         "savepoint 3 is copied and stands on its own",
