@@ -7,7 +7,7 @@ fail in the same way, because Spark refused the query itself, is the user's.
 import re
 
 from headgate.core.restart import Failure, FailureClass
-from headgate.errors import UserError
+from headgate.errors import HeadgateError, UserError
 
 LOST = re.compile(r"ExecutorLostFailure|executor \S+ (exited|lost)|Slave lost|Worker lost|Executor heartbeat timed out")
 REFUSED = re.compile(
@@ -15,11 +15,14 @@ REFUSED = re.compile(
     r"UNSUPPORTED_STREAMING_OPERATION|PythonDataSourceError.*BadStorage"
 )
 MESSAGE_MAX = 300
+OWN_MAX = 1_000
+"""What Headgate itself says ends with what to do: that is not cut off."""
 
 
 def classify(text: str, cause: BaseException | None = None) -> Failure:
     """The class of a failure, from what Spark says and, if the hook raised it, from the error itself."""
-    message = shorten(str(cause)) if cause is not None else shorten(text)
+    own = isinstance(cause, HeadgateError)
+    message = _cut(" ".join(str(cause).split()), OWN_MAX) if own else shorten(text if cause is None else str(cause))
     if isinstance(cause, UserError):
         return Failure(FailureClass.USER, message)
     seen = f"{text}\n{cause}"
@@ -37,4 +40,8 @@ def shorten(text: str) -> str:
         return "no reason given"
     named = [line for line in lines if re.match(r"[\w.$]*(Error|Exception|Interrupted)\b.*:", line)]
     line = named[-1] if named else lines[0]
-    return line if len(line) <= MESSAGE_MAX else line[: MESSAGE_MAX - 1] + "…"
+    return _cut(line, MESSAGE_MAX)
+
+
+def _cut(line: str, most: int) -> str:
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.core.restart import FailureClass
-from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.task.failure import MESSAGE_MAX, classify, shorten
+from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
+from headgate.task.failure import MESSAGE_MAX, OWN_MAX, classify, shorten
 
 USER, EXTERNAL, LOST = FailureClass.USER, FailureClass.EXTERNAL, FailureClass.LOST_EXECUTOR
 
@@ -71,3 +71,10 @@ def test_a_message_has_an_end() -> None:
     assert len(short) == MESSAGE_MAX
     assert short.endswith("…")
     assert shorten("x" * MESSAGE_MAX) == "x" * MESSAGE_MAX
+
+
+def test_what_headgate_says_itself_is_one_line_and_keeps_its_end() -> None:
+    advice = "a fact, " * 100 + "and what to do"
+    assert classify("", UserError(advice)).message == advice
+    assert classify("", ExternalError("a fact\n  and more")).message == "a fact and more"
+    assert len(classify("", UserError("x" * 5_000)).message) == OWN_MAX
