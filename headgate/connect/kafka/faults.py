@@ -73,7 +73,7 @@ def too_large(doing: str, size: int, limit: int, *, servers: str) -> UserError:
     whose = (
         f"librdkafka sends at most {limit} with the option message.max.bytes"
         if size > limit
-        else "the topic takes no more than its max.message.bytes"
+        else "the topic takes no more than its max.message.bytes, of all rows of a batch together (option batch.size)"
     )
     return UserError(
         f"kafka at {servers}: {doing}: a row of {size} bytes is too large: {whose}: raise that, or send smaller rows"

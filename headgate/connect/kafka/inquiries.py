@@ -10,6 +10,7 @@ from headgate.connect.kafka.requests import Call, after_throttle
 from headgate.connect.kafka.shapes import Broker, CommittedOffset, Partition
 from headgate.connect.kafka.wire import Reader, Writer
 
+TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 
 OffsetAnswers = dict[Partition, tuple[int, CommittedOffset]]

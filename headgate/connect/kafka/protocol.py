@@ -244,13 +244,14 @@ class Client:
                 raise Unfinished("Kafka names no broker")
             broker = brokers[0]
             call = inquiries.describe_config(inquiries.BROKER_RESOURCE, str(broker.node), name)
-            found: str | None = None
-            for code, settings in self._cluster.ask((broker.host, broker.port), call, deadline):
-                check(code, f"to show the setting {name}")
-                found = settings.get(name, found)
-            return found
+            return _setting(name, self._cluster.ask((broker.host, broker.port), call, deadline))
 
         return self._cluster.until_done(attempt)
+
+    def topic_config(self, topic: str, name: str) -> str | None:
+        """A setting of a topic, as ``broker_config``."""
+        call = inquiries.describe_config(inquiries.TOPIC_RESOURCE, topic, name)
+        return self._cluster.until_done(lambda deadline: _setting(name, self._cluster.ask_any(call, deadline)))
 
     def _described(self, transactional_ids: Sequence[str], deadline: Deadline) -> dict[str, Transaction]:
         by_broker: dict[Broker, list[str]] = {}
@@ -267,6 +268,14 @@ class Client:
                 self._cluster.check_coordinator(code, doing, name, TRANSACTION_COORDINATOR)
                 found[name] = transaction
         return found
+
+
+def _setting(name: str, answers: list[tuple[int, dict[str, str | None]]]) -> str | None:
+    found: str | None = None
+    for code, settings in answers:
+        check(code, f"to show the setting {name}")
+        found = settings.get(name, found)
+    return found
 
 
 def _ended_so(found: Transaction | None, producer: Producer, *, commit: bool) -> bool:

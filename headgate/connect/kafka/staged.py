@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.kafka import rows
 from headgate.connect.kafka.faults import Fenced
+from headgate.connect.kafka.fitting import fitting, refused
 from headgate.connect.kafka.names import Names
 from headgate.connect.kafka.notes import Note, read_note, write_note
 from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
@@ -48,6 +49,8 @@ class StagedKafkaSink(WriteAheadSink):
         """All checked by ``kafka.sink``. ``lanes``: so many transactions a commit."""
         super().__init__(lanes)
         self._target = target
+        self._partitions: int | None = None
+        """How many the topic has, as far as that was seen."""
         self._forgotten = False
         """Whether a marker that is not there may have been there."""
 
@@ -56,9 +59,13 @@ class StagedKafkaSink(WriteAheadSink):
         return f"{self._target.describe()}, staged"
 
     def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
-        """Stage the rows, if Kafka can take them."""
+        """Stage the rows, if Kafka can take them. Whatever is staged must be published: no row may wait in vain."""
         rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {attempt.sink}")
-        super().invoke(attempt, dataframe)
+        with refused(f"sink {attempt.sink}: {self.describe()}"):
+            super().invoke(attempt, dataframe)
+
+    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+        return fitting(dataframe, self._target, self._partitions)
 
     def publish(self, sealed: SealedTransaction) -> None:
         """Publish every lane, unless it is noted that all are published."""
@@ -94,7 +101,8 @@ class StagedKafkaSink(WriteAheadSink):
     def _open(self, context: SinkContext) -> None:
         names = self._names(context.job, context.sink, context.life)
         with Client(self._target.servers, client_options(self._target)) as client:
-            check_standing(client, self._target, context.sink, names.owner)
+            self._target = check_standing(client, self._target, context.sink, names.owner)
+            self._partitions = len(client.metadata([self._target.topic]).topics[self._target.topic])
 
     def _publish_lane(self, portion: Portion) -> None:
         target, names = self._target, self._names(portion.job, portion.sink, portion.life)
@@ -102,7 +110,7 @@ class StagedKafkaSink(WriteAheadSink):
         group, partition = names.marker_group(transactional_id), Partition(target.topic, 0)
         number = encoded(portion.mark)
         with TransactionWriter.open(
-            target.servers, target.options, transactional_id, target.timeout_ms, target.topic
+            target.servers, target.producer_options, transactional_id, target.timeout_ms, target.topic
         ) as writer:  # from here on no other publisher of the lane can commit
             with Client(target.servers, client_options(target), WAIT_MS / 1000) as client:
                 stored = client.fetch_offsets(group, [partition]).get(partition)

@@ -3,16 +3,22 @@
 One rule: what would fail later is refused before anything runs, and says what to do.
 """
 
+from dataclasses import replace
+
 from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.target import Target
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption, UserError
 
 LIMIT = "transaction.max.timeout.ms"
+TAKES = "max.message.bytes"
 
 
-def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> None:
-    """See that the topic is there, that the broker lets a transaction be open so long, and that we may use our ids."""
+def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:
+    """See that the topic is there, that the broker lets a transaction be open so long, and that we may use our ids.
+
+    Returns the target with how much it takes at once, if we may know.
+    """
     if client.metadata([target.topic]).missing:
         raise InvalidOption(f"sink {sink}: Kafka at {target.servers} has no topic {target.topic}: create it first")
     limit = _limit(client)
@@ -22,12 +28,21 @@ def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> 
             f"{limit / 1000:g} s: raise {LIMIT} of the broker, or lower transaction_timeout and the checkpoint timeout"
         )
     client.init_producer(f"{owner}open", min(target.timeout_ms, limit or target.timeout_ms))
+    return replace(target, takes=_takes(client, target.topic))
 
 
 def _limit(client: Client) -> int | None:
     """The longest that a transaction may be open. None if we may not know: the broker itself refuses then."""
     try:
         said = client.broker_config(LIMIT)
+    except UserError:
+        return None
+    return None if said is None else int(said)
+
+
+def _takes(client: Client, topic: str) -> int | None:
+    try:
+        said = client.topic_config(topic, TAKES)
     except UserError:
         return None
     return None if said is None else int(said)

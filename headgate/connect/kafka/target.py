@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from headgate.connect.kafka.names import Names
 from headgate.connect.kafka.settings import Option
 
+BATCH_SIZE = "batch.size"
+
 
 @dataclass(frozen=True)
 class Target:
@@ -18,6 +20,13 @@ class Target:
     """How long the broker lets a transaction stay open."""
     options: Mapping[str, Option] = field(default_factory=dict, repr=False)
     """Of librdkafka. There may be passwords among them."""
+    takes: int | None = None
+    """How many bytes the topic takes at once, if that is known."""
+
+    @property
+    def producer_options(self) -> Mapping[str, Option]:
+        """The options, with batches no larger than the topic takes: librdkafka would send them and be refused."""
+        return self.options if self.takes is None else {BATCH_SIZE: self.takes, **self.options}
 
     def describe(self) -> str:
         """For people."""

@@ -78,12 +78,12 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             with external(f"sink {context.sink}: cannot make {staging.root}"):
                 staging.root.mkdir(parents=True, exist_ok=True)
         client = Client(self._target.servers, client_options(self._target))
-        self._work = _Work(Owned(self._target, names), client, staging, Slots(self._max_open, WAIT_FOR_SLOT_S))
         try:
-            check_standing(client, self._target, context.sink, names.owner)
+            target = check_standing(client, self._target, context.sink, names.owner)
         except BaseException:
-            self.close()
+            client.close()
             raise
+        self._work = _Work(Owned(target, names), client, staging, Slots(self._max_open, WAIT_FOR_SLOT_S))
 
     def begin_transaction(self, attempt: Attempt) -> None:
         """Take a slot, and make room for the copy. What was left open for the same batch is thrown away.

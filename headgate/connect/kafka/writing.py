@@ -129,7 +129,8 @@ def whose(owned: Owned, transactional_id: str) -> str:
 
 def _writer(owned: Owned, transactional_id: str) -> TransactionWriter:
     target = owned.target
-    return TransactionWriter.open(target.servers, target.options, transactional_id, target.timeout_ms, target.topic)
+    options = target.producer_options
+    return TransactionWriter.open(target.servers, options, transactional_id, target.timeout_ms, target.topic)
 
 
 def _mark(writer: TransactionWriter, owned: Owned, transactional_id: str, token: int) -> None:

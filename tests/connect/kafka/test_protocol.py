@@ -191,9 +191,10 @@ def test_a_name_that_no_topic_can_have_is_refused(client: Client) -> None:
         client.metadata(["no/topic"])
 
 
-def test_settings_of_the_broker_are_shown(client: Client) -> None:
+def test_settings_of_brokers_and_topics_are_shown(client: Client, topic: str) -> None:
     assert int(client.broker_config("transaction.max.timeout.ms") or 0) > 0
     assert client.broker_config("no.such.setting") is None
+    assert int(client.topic_config(topic, "max.message.bytes") or 0) > 0
 
 
 def test_a_transaction_timeout_that_the_broker_does_not_allow_is_refused(client: Client) -> None:

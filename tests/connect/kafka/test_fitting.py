@@ -1,0 +1,83 @@
+"""Rows that a topic takes, and rows that it never takes: the job hears of those before they are staged."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.connect.kafka.fitting import FRAME_BYTES
+from headgate.connect.kafka.staged import StagedKafkaSink
+from headgate.connect.kafka.target import Target
+from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
+from headgate.errors import UserError
+from headgate.sink.contract import attempt, context_in, seal
+from services.kafka import Kafka
+from tests.connect.kafka.numbers import topic_of
+from tests.connect.kafka.reading import read
+
+TAKES = 2_000
+HEADERS = "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY)))"
+
+
+@pytest.fixture
+def topic(kafka: Kafka, tmp_path: Path) -> str:
+    name = topic_of(tmp_path)
+    kafka.create_topic(name, partitions=2, max_message_bytes=TAKES)
+    return name
+
+
+@pytest.fixture
+def staged(kafka: Kafka, topic: str, tmp_path: Path) -> StagedKafkaSink:
+    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), lanes=1)
+    sink.open(context_in(tmp_path))
+    return sink
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (["repeat('x', 1000) AS key", "repeat('x', 901) AS value"], "a row of 1901 bytes is too large: 2000 are taken"),
+        (["CAST(repeat('x', 1890) AS BINARY) AS value", f"{HEADERS} AS headers"], "a row of 1902 bytes is too large"),
+        (["'x' AS value", "CAST(id + 1 AS INT) AS partition"], "partition 2 is not there"),
+        (["'x' AS value", "-1 AS partition"], "partition -1 is not there"),
+        (["'x' AS value", "TIMESTAMP '1969-12-30 00:00:00' AS timestamp"], "timestamp 1969-12-30.* is not after 1970"),
+    ],
+)
+def test_a_row_that_kafka_never_takes_is_refused_before_it_is_staged(
+    staged: StagedKafkaSink, spark: SparkSession, columns: list[str], said: str
+) -> None:
+    staged.begin_transaction(attempt(0))
+    with pytest.raises(UserError, match=f"^sink sink: Kafka topic .*: {said}"):
+        staged.invoke(attempt(0), spark.range(2).selectExpr(*columns))
+
+
+def test_the_largest_row_that_is_staged_can_be_published(
+    kafka: Kafka, topic: str, staged: StagedKafkaSink, spark: SparkSession
+) -> None:
+    size = TAKES - FRAME_BYTES - len("key") - len("hx") - 10
+    staged.begin_transaction(attempt(0))
+    columns = [
+        "'key' AS key",
+        f"repeat('x', {size}) AS value",
+        f"{HEADERS} AS headers",
+        "CAST(NULL AS INT) AS partition",
+    ]
+    staged.invoke(attempt(0), spark.range(3).selectExpr(*columns).selectExpr("*", "current_timestamp() AS timestamp"))
+    staged.commit(seal(staged, 1, attempt(0)))
+    assert [len(one.value or b"") for one in read(kafka, topic)] == [size] * 3
+
+
+@pytest.mark.parametrize("net", [True, False])
+def test_many_rows_that_are_together_more_than_the_topic_takes_at_once_all_arrive(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, net: bool
+) -> None:
+    target = Target(kafka.servers, topic, "hg", 900_000)
+    sink = TwoPhaseKafkaSink(target, downtime_ms=0, net=net, lanes=None, max_open=2)
+    sink.open(context_in(tmp_path))
+    try:
+        sink.begin_transaction(attempt(0))
+        sink.invoke(attempt(0), spark.range(1_000).selectExpr("concat(sha2(CAST(id AS STRING), 256), id) AS value"))
+        sink.commit(seal(sink, 1, attempt(0)))
+    finally:
+        sink.close()
+    assert sorted(int((one.value or b"")[64:]) for one in read(kafka, topic)) == list(range(1_000))
