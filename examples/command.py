@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 
 from examples.narrator import Narrator
 from examples.play import Example, Finding, Stage
@@ -55,13 +56,13 @@ def _perform(example: Example, rows: int, keep: str, *, theft: bool) -> int:
     if kept is not None and kept.exists() and (not kept.is_dir() or any(kept.iterdir())):
         return _say(f"--keep {keep}: it is there and not empty; name a new directory", REFUSED)
     directory = kept or Path(tempfile.mkdtemp(prefix="headgate-example-"))
-    code = INTERRUPTED
+    code = FOUND_WRONG
     try:
         code = _play(example, rows, directory, theft=theft)
     except KeyboardInterrupt:
-        _say("interrupted; all that was started is ended", code)
-    except (ServiceError, HeadgateError) as error:
-        code = _say(str(error), FOUND_WRONG)
+        code = _say("interrupted; all that was started is ended", INTERRUPTED)
+    except (ServiceError, HeadgateError, KafkaException) as error:
+        _say(str(error), code)
     finally:
         if kept is None and code in (0, INTERRUPTED):
             shutil.rmtree(directory, ignore_errors=True)

@@ -4,7 +4,7 @@ One rule: nothing here knows Headgate.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -62,6 +62,21 @@ def write_all(kafka: Kafka, topic: str, records: Iterable[Record]) -> None:
 
 def read_all(kafka: Kafka, topic: str, isolation: Isolation = "read_committed") -> list[dict[str, Any]]:
     """Every value that a reader sees now, from the beginning of each partition to its end."""
+    return [json.loads(value) for _, _, value in _messages(kafka, topic, isolation)]
+
+
+def steal(kafka: Kafka, topic: str) -> None:
+    """Delete the first committed record of a topic, behind everybody's back."""
+    first = next(_messages(kafka, topic, "read_committed"), None)
+    if first is None:
+        raise ServiceError(f"topic {topic} has no record to steal")
+    partition, offset, _ = first
+    before = TopicPartition(topic, partition, offset + 1)
+    admin = kafka.admin()  # The answer comes only while it lives.
+    admin.delete_records([before], request_timeout=ANSWER_S)[before].result(ANSWER_S)
+
+
+def _messages(kafka: Kafka, topic: str, isolation: Isolation) -> Iterator[tuple[int, int, bytes]]:
     consumer = Consumer(
         {
             **kafka.client,
@@ -73,7 +88,6 @@ def read_all(kafka: Kafka, topic: str, isolation: Isolation = "read_committed") 
             "log_level": 0,
         }
     )
-    found = []
     try:
         waiting = set(consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in waiting])
@@ -81,26 +95,12 @@ def read_all(kafka: Kafka, topic: str, isolation: Isolation = "read_committed") 
             message = consumer.poll(ANSWER_S)
             if message is None:
                 raise ServiceError(f"topic {topic} cannot be read to its end: nothing came for {ANSWER_S:g} s")
-            error, value = message.error(), message.value()
-            if error is None and isinstance(value, bytes):
-                found.append(json.loads(value))
+            error, value, partition, offset = message.error(), message.value(), message.partition(), message.offset()
+            if error is None and isinstance(value, bytes) and partition is not None and offset is not None:
+                yield partition, offset, value
             elif error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes
-                waiting.discard(message.partition())
+                waiting.discard(partition)
             else:
                 raise ServiceError(f"topic {topic} cannot be read: {error or 'a record has no value'}")
     finally:
         consumer.close()
-    return found
-
-
-def steal(kafka: Kafka, topic: str) -> None:
-    """Delete the first record of a topic, behind everybody's back."""
-    admin = kafka.admin()
-    for partition in sorted(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions):
-        place = TopicPartition(topic, partition, 1)
-        try:
-            admin.delete_records([place], request_timeout=ANSWER_S)[place].result(ANSWER_S)
-        except Exception:  # noqa: BLE001, S112 - an empty partition has no record 0: try the next one
-            continue
-        return
-    raise ServiceError(f"topic {topic} has no record to steal")
