@@ -9,7 +9,8 @@ is sealed for a checkpoint, and shown when that checkpoint is complete.
 ``idempotent`` a base: rows are written at once, over themselves when they are replayed
 ``partitions`` work on rows, where the rows are
 ``files``      files in a directory, exactly once
-``handle``     what a file sink seals, as text
+``handle``     what a sink with staged files seals
+``form``       handles as text
 ``staging``    where its files wait
 ``placing``    how they are put in place
 ``console``    for trying out: prints each batch

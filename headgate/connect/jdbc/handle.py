@@ -3,15 +3,12 @@
 One rule: a handle says how many rows each attempt wrote, so that none can go missing unnoticed.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Self
+from typing import Any
 
-from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.errors import BadStorage
+from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.sink.api import Attempt
-
-VERSION = 1
+from headgate.sink.form import Whose, from_text, number, to_text
 
 
 @dataclass(frozen=True)
@@ -27,34 +24,15 @@ class Sealed:
 
     def to_handle(self) -> str:
         """The text that goes into the checkpoint."""
-        fields = {
-            "version": VERSION,
-            "job": self.job,
-            "sink": self.sink,
-            "generation": self.generation,
-            "checkpoint": self.checkpoint,
-            "parts": [[attempt.batch, attempt.run, rows] for attempt, rows in self.parts],
-        }
-        return json.dumps(fields, separators=(",", ":"))
+        whose = Whose(self.job, self.sink, self.generation, self.checkpoint)
+        return to_text(whose, {"parts": [[attempt.batch, attempt.run, rows] for attempt, rows in self.parts]})
 
-    @classmethod
-    def from_handle(cls, handle: str) -> Self:
+    @staticmethod
+    def from_handle(handle: str) -> "Sealed":
         """Read what ``to_handle`` wrote. Anything else is refused."""
-        try:
-            fields = json.loads(handle)
-            if (version := fields["version"]) != VERSION:
-                raise BadStorage(
-                    f"a sealed transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"
-                )
-            job, sink = str(fields["job"]), SinkId(str(fields["sink"]))
-            generation = Generation(int(fields["generation"]))
-            parts = tuple(
-                (Attempt(job, sink, generation, Batch(int(batch)), Run(int(run))), int(rows))
-                for batch, run, rows in fields["parts"]
-            )
-            return cls(job, sink, generation, CheckpointId(int(fields["checkpoint"])), parts)
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadStorage(
-                f"the handle of a sealed transaction cannot be read ({error}): {handle[:80]!r}; "
-                "restore the checkpoint's record from a copy"
-            ) from error
+
+        def read(whose: Whose, fields: Any) -> Sealed:
+            parts = tuple((whose.attempt(batch, run), number(rows)) for batch, run, rows in fields["parts"])
+            return Sealed(whose.job, whose.sink, whose.generation, whose.checkpoint, parts)
+
+        return from_text(handle, read)

@@ -10,10 +10,8 @@ from typing import Any, Self
 
 from headgate.connect.kafka.names import Slot
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.errors import BadStorage
 from headgate.sink.api import Attempt
-
-VERSION = 1
+from headgate.sink.form import Whose, from_text, number, to_text
 
 
 @dataclass(frozen=True)
@@ -66,38 +64,17 @@ class SealedBatches:
     def to_handle(self) -> str:
         """The text that goes into the checkpoint."""
         batches = [[batch, run, [each.fields() for each in transactions]] for batch, run, transactions in self.batches]
-        fields = {
-            "version": VERSION,
-            "job": self.job,
-            "sink": self.sink,
-            "generation": self.generation,
-            "checkpoint": self.checkpoint,
-            "batches": batches,
-        }
-        return json.dumps(fields, separators=(",", ":"))
+        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), {"batches": batches})
 
-    @classmethod
-    def from_handle(cls, handle: str) -> Self:
+    @staticmethod
+    def from_handle(handle: str) -> "SealedBatches":
         """Read what ``to_handle`` wrote. Anything else is refused."""
-        try:
-            fields = json.loads(handle)
-            version = fields["version"]
-            if version == VERSION:
-                return cls(
-                    job=str(fields["job"]),
-                    sink=SinkId(str(fields["sink"])),
-                    generation=Generation(int(fields["generation"])),
-                    checkpoint=CheckpointId(int(fields["checkpoint"])),
-                    batches=tuple(
-                        (Batch(int(batch)), Run(int(run)), tuple(OpenTransaction.of(each) for each in transactions))
-                        for batch, run, transactions in fields["batches"]
-                    ),
-                )
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadStorage(
-                f"the handle of a sealed Kafka transaction cannot be read ({error}): {handle[:80]!r}; "
-                "restore the checkpoint's record from a copy, and see that the sink is what it was"
-            ) from error
-        raise BadStorage(
-            f"a sealed Kafka transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"
-        )
+
+        def read(whose: Whose, fields: Any) -> SealedBatches:
+            batches = tuple(
+                (Batch(number(batch)), Run(number(run)), tuple(OpenTransaction.of(each) for each in transactions))
+                for batch, run, transactions in fields["batches"]
+            )
+            return SealedBatches(whose.job, whose.sink, whose.generation, whose.checkpoint, batches)
+
+        return from_text(handle, read)

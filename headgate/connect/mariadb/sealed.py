@@ -3,16 +3,13 @@
 One rule: a handle names every transaction, so that none can go missing unnoticed.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Self
+from typing import Any
 
 from headgate.connect.mariadb.xid import Xid
-from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.errors import BadStorage
+from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.sink.api import Attempt
-
-VERSION = 1
+from headgate.sink.form import Whose, from_text, text, to_text
 
 
 @dataclass(frozen=True)
@@ -32,37 +29,17 @@ class Sealed:
     def to_handle(self) -> str:
         """The text that goes into the checkpoint."""
         parts = [[each.batch, each.run, [[xid.gtrid, xid.bqual] for xid in xids]] for each, xids in self.parts]
-        fields = {
-            "version": VERSION,
-            "job": self.job,
-            "sink": self.sink,
-            "generation": self.generation,
-            "checkpoint": self.checkpoint,
-            "parts": parts,
-        }
-        return json.dumps(fields, separators=(",", ":"))
+        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), {"parts": parts})
 
-    @classmethod
-    def from_handle(cls, handle: str) -> Self:
+    @staticmethod
+    def from_handle(handle: str) -> "Sealed":
         """Read what ``to_handle`` wrote. Anything else is refused."""
-        try:
-            fields = json.loads(handle)
-            if (version := fields["version"]) != VERSION:
-                raise BadStorage(
-                    f"a sealed transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"
-                )
-            job, sink = str(fields["job"]), SinkId(str(fields["sink"]))
-            generation = Generation(int(fields["generation"]))
+
+        def read(whose: Whose, fields: Any) -> Sealed:
             parts = tuple(
-                (
-                    Attempt(job, sink, generation, Batch(int(batch)), Run(int(run))),
-                    tuple(Xid(str(gtrid), str(bqual)) for gtrid, bqual in xids),
-                )
+                (whose.attempt(batch, run), tuple(Xid(text(gtrid), text(bqual)) for gtrid, bqual in xids))
                 for batch, run, xids in fields["parts"]
             )
-            return cls(job, sink, generation, CheckpointId(int(fields["checkpoint"])), parts)
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadStorage(
-                f"the handle of a sealed transaction cannot be read ({error}): {handle[:80]!r}; "
-                "restore the checkpoint's record from a copy"
-            ) from error
+            return Sealed(whose.job, whose.sink, whose.generation, whose.checkpoint, parts)
+
+        return from_text(handle, read)

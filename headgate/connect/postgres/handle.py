@@ -4,16 +4,13 @@ One rule: a handle names every prepared transaction, down to the attempt of the 
 later has another name, and is never committed.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from headgate.connect.postgres.names import Owner, Part
-from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.errors import BadStorage
+from headgate.core.ids import Batch, CheckpointId, Generation, Run
 from headgate.sink.api import Attempt
-
-VERSION = 1
+from headgate.sink.form import Whose, from_text, number, text, to_text
 
 
 @dataclass(frozen=True)
@@ -39,54 +36,21 @@ class Sealed:
 
     def to_handle(self) -> str:
         """The text that goes into the checkpoint."""
-        fields = {
-            "version": VERSION,
-            "job": self.owner.job,
-            "sink": self.owner.sink,
-            "life": self.owner.life,
-            "generation": self.generation,
-            "checkpoint": self.checkpoint,
-            "schema": self.schema,
-            "parts": [[part.batch, part.run, part.partition, part.task_attempt] for part in self.parts],
-        }
-        return json.dumps(fields, separators=(",", ":"))
+        parts = [[part.batch, part.run, part.partition, part.task_attempt] for part in self.parts]
+        whose = Whose(self.owner.job, self.owner.sink, self.generation, self.checkpoint)
+        return to_text(whose, {"life": self.owner.life, "schema": self.schema, "parts": parts})
 
-    @classmethod
-    def from_handle(cls, handle: str) -> Self:
+    @staticmethod
+    def from_handle(handle: str) -> "Sealed":
         """Read what ``to_handle`` wrote. Anything else is refused."""
-        try:
-            fields = json.loads(handle)
-            version = fields["version"]
-            if version == VERSION:
-                generation = Generation(_number(fields["generation"]))
-                return cls(
-                    owner=Owner(_text(fields["job"]), SinkId(_text(fields["sink"])), _text(fields["life"])),
-                    generation=generation,
-                    checkpoint=CheckpointId(_number(fields["checkpoint"])),
-                    schema=_text(fields["schema"]),
-                    parts=tuple(_part(generation, *part) for part in fields["parts"]),
-                )
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadStorage(
-                f"the handle of a sealed transaction cannot be read ({error}): {handle[:80]!r}; "
-                "restore the checkpoint's record from a copy"
-            ) from error
-        raise BadStorage(
-            f"a sealed transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"
-        )
+
+        def read(whose: Whose, fields: Any) -> Sealed:
+            owner = Owner(whose.job, whose.sink, text(fields["life"]))
+            parts = tuple(_part(whose.generation, *part) for part in fields["parts"])
+            return Sealed(owner, whose.generation, whose.checkpoint, text(fields["schema"]), parts)
+
+        return from_text(handle, read)
 
 
 def _part(generation: Generation, batch: Any, run: Any, partition: Any, task_attempt: Any) -> Part:
-    return Part(generation, Batch(_number(batch)), Run(_number(run)), _number(partition), _number(task_attempt))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
-
-
-def _number(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not a number")
-    return value
+    return Part(generation, Batch(number(batch)), Run(number(run)), number(partition), number(task_attempt))
