@@ -4,6 +4,8 @@ One rule: Spark writes every batch into a place of its own, out of readers' sigh
 sizes, and flushes nothing that is not on the disk already; what the files become is for ``publish`` to say.
 """
 
+import errno
+import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +77,9 @@ class StagedSink(TwoPhaseSink):
         except AnalysisException as error:
             reason = str(error).partition("\n")[0]
             raise InvalidOption(f"sink {attempt.sink}: Spark cannot write {self.describe()}: {reason}") from error
+        except Exception as error:
+            _tell_full(f"sink {attempt.sink}: cannot stage batch {attempt.batch} in {self._staging.root}", error)
+            raise
         with external(f"sink {attempt.sink}: cannot keep batch {attempt.batch}"):
             kept = []
             for path, size in list(data_files(part)):
@@ -159,6 +164,14 @@ class StagedSink(TwoPhaseSink):
     def __getstate__(self) -> dict[str, object]:
         """Executors need what the sink was built with; another process opens it anew."""
         return {**self.__dict__, "_opened": None, "_context": None}
+
+
+def _tell_full(what: str, error: BaseException) -> None:
+    """Say in one line what Spark says in many when there is no room."""
+    text = str(error)
+    for code in (errno.ENOSPC, errno.EDQUOT):
+        if os.strerror(code) in text:
+            raise ExternalError(f"{what}: {os.strerror(code)}: make room") from error
 
 
 @contextmanager

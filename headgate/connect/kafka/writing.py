@@ -62,8 +62,11 @@ class PartitionWriter:
         except Fenced as error:
             raise UserError(f"{error} ({whose(self.owned, transactional_id)})") from error
         except OSError as error:
-            reason = f"{error.strerror or error}: {error.filename or path}"
-            raise ExternalError(f"kafka: cannot stage rows: {reason}: see that the file system has room") from error
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ExternalError(
+                f"sink {self.owned.names.sink}: cannot stage rows: {reason}: {error.filename or path}: see that the "
+                "file system is there and has room"
+            ) from error
         if path is None:
             return OpenTransaction(slot, sealed.producer_id, sealed.epoch, sealed.rows).to_text()
         size = _force(path)
