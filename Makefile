@@ -61,7 +61,7 @@ check: setup ## Lint, formatting and types
 test: check services ## Run check, then every test
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
-bench: setup ## Measure
+bench: setup services ## Measure
 	@$(BIN)/python -m bench
 
 lock: ## Write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer releases)
