@@ -26,12 +26,13 @@ JOB = Path(__file__).with_name("job.py")
 PARTITIONS = 3
 SENSORS = 12
 TICK_S = 0.06
-"""Every sensor speaks so often."""
+"""Every sensor speaks so often,"""
+SLOW_TICK_S = 0.5
+"""or so often, where the job is slow and should not be killed before it has come to something."""
 LOOK_S = 1.0
 """The alerts are looked at so often."""
 JUMP = 5.0
 SILENCE = "3s"
-SHARE_BEFORE_KILL = 0.4
 
 
 class Sensors:
@@ -79,7 +80,7 @@ class Course:
         stage, sensors = self._stage, self._sensors
         settings = {"CHECKPOINT_INTERVAL": "1s", "SILENCE": SILENCE}
         with stage.run(JOB, settings) as process:
-            while not self._middle.reached or sensors.spoken < SHARE_BEFORE_KILL * sensors.ticks:
+            while not (self._middle.reached and self._half_spoken):
                 self._go_on(process)
             so_far = f"after {sensors.spoken} of {sensors.ticks} readings of each sensor"
             stage.kill(process, f"{so_far}, {self._middle.checkpoints} checkpoints hold some of them")
@@ -95,13 +96,17 @@ class Course:
             stage.tell.say("reader", "every alert is there")
             _stop(stage, process)
 
+    @property
+    def _half_spoken(self) -> bool:
+        return self._sensors.spoken >= self._sensors.ticks // 2
+
     def _go_on(self, process: JobProcess) -> None:
         """Let sensors speak when it is their time, and hear what the job tells."""
         now_s = time.monotonic()
         if now_s > self._deadline_s or process.over:
             raise ServiceError(f"the job ended, or is too slow; its log is {self._stage.directory / 'job.log'}")
         if self._listened and not self._sensors.done and now_s >= self._next_s:
-            self._next_s = now_s + TICK_S
+            self._next_s = now_s + (TICK_S if self._middle.reached or not self._half_spoken else SLOW_TICK_S)
             for record in self._sensors.tick():
                 self._writer.write(record)
         for event in process.events(TICK_S / 4):
