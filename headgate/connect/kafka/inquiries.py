@@ -66,8 +66,8 @@ def metadata(topics: Iterable[str]) -> Call[tuple[list[Broker], list[TopicAnswer
     return Call("Metadata", 3, 9, body.boolean(False).boolean(False).boolean(False).tags().done(), read)
 
 
-def offset_fetch(group: str, partitions: Iterable[Partition]) -> Call[tuple[int, OffsetAnswers]]:
-    """What a group has stored. While a transaction with offsets is open the broker asks for patience."""
+def offset_fetch(group: str, partitions: Iterable[Partition], *, stable: bool) -> Call[tuple[int, OffsetAnswers]]:
+    """What a group has stored. If ``stable``, the broker asks for patience while a transaction with offsets is open."""
 
     def partition(reader: Reader) -> tuple[int, int, CommittedOffset]:
         index, offset = reader.int32(), reader.int64()
@@ -93,7 +93,7 @@ def offset_fetch(group: str, partitions: Iterable[Partition]) -> Call[tuple[int,
     def write(writer: Writer, item: tuple[str, list[Partition]]) -> None:
         writer.string(item[0]).array([partition.number for partition in item[1]], Writer.int32).tags()
 
-    body = Writer().string(group).array(_by_topic(partitions).items(), write).boolean(True).tags().done()
+    body = Writer().string(group).array(_by_topic(partitions).items(), write).boolean(stable).tags().done()
     return Call("OffsetFetch", 9, 7, body, read)
 
 

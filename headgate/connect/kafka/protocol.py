@@ -204,12 +204,15 @@ class Client:
 
         return self._cluster.until_done(attempt)
 
-    def fetch_offsets(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, CommittedOffset]:
+    def fetch_offsets(
+        self, group: str, partitions: Iterable[Partition], *, stable: bool = True
+    ) -> dict[Partition, CommittedOffset]:
         """What a group has stored; a partition for which it has nothing is left out.
 
-        Waits until no transaction is open in which offsets of this group were stored.
+        Waits until no transaction is open in which offsets of this group were stored. If not ``stable`` it does not
+        wait, and what is found may have been overtaken.
         """
-        call = inquiries.offset_fetch(group, list(partitions))
+        call = inquiries.offset_fetch(group, list(partitions), stable=stable)
         doing = f"to read the offsets of group {group}"
 
         def attempt(deadline: Deadline) -> dict[Partition, CommittedOffset]:

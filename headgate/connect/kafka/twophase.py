@@ -22,7 +22,7 @@ from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.slots import Slots
 from headgate.connect.kafka.standing import check_standing
 from headgate.connect.kafka.target import Owned, Target, client_options
-from headgate.connect.kafka.writing import Lost, PartitionWriter, last_committed, whose, write_anew
+from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, TwoPhaseSink
@@ -193,8 +193,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             client.see_through(name, transaction.producer_id, transaction.epoch)
             return None
         use = token(attempt.generation, attempt.batch, attempt.run)
-        marker = last_committed(work.owned, name, client)
-        if marker is not None and marker >= use:
+        if is_committed(work.owned, name, use, client):
             return None
         if work.staging is None or not transaction.file:
             raise BadStorage(

@@ -113,10 +113,23 @@ def write_anew(lost: Lost) -> str:
     return ""
 
 
-def last_committed(owned: Owned, transactional_id: str, client: Client) -> int | None:
+def is_committed(owned: Owned, transactional_id: str, token: int, client: Client) -> bool:
+    """Whether the marker says that a use of an id was committed.
+
+    The next use may be open, and may stay so until this one is answered. It is begun when this one is over, and markers
+    only grow: so a marker that has come far enough tells all, whatever is open. Only one that has not is waited for.
+    """
+    for stable in (False, True):
+        marker = last_committed(owned, transactional_id, client, stable=stable)
+        if marker is not None and marker >= token:
+            return True
+    return False
+
+
+def last_committed(owned: Owned, transactional_id: str, client: Client, *, stable: bool = True) -> int | None:
     """The token of the last use of an id that was committed. None if there is none, or it is forgotten."""
-    partition = Partition(owned.target.topic, 0)
-    stored = client.fetch_offsets(owned.names.marker_group(transactional_id), [partition]).get(partition)
+    group, partition = owned.names.marker_group(transactional_id), Partition(owned.target.topic, 0)
+    stored = client.fetch_offsets(group, [partition], stable=stable).get(partition)
     return None if stored is None else stored.offset
 
 

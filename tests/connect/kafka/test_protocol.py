@@ -238,6 +238,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(kafka: Kafka, client: Cli
     del producer
     with Client(kafka.servers, timeout_s=2.0) as hasty, pytest.raises(ExternalError):
         hasty.fetch_offsets(group, [partition])
+    assert client.fetch_offsets(group, [partition], stable=False) == {}
     found = the(client, name)
     client.end(name, found.producer_id, found.epoch, commit=True)
     assert client.fetch_offsets(group, [partition]) == {partition: CommittedOffset(9)}

@@ -156,6 +156,24 @@ def test_a_commit_is_told_from_a_loss_even_after_somebody_took_up_the_id(
     compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
+@pytest.mark.parametrize("net", [True, False])
+def test_a_commit_is_told_from_a_loss_while_the_next_use_of_the_id_is_open(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open, *, net: bool
+) -> None:
+    sink = opened(numbers(kafka, topic, net=net, max_open=1))
+    write(sink, spark, attempt(0))
+    first = seal(sink, 1, attempt(0))
+    sink.commit(first)
+    write(sink, spark, attempt(1))
+    second = seal(sink, 2, attempt(1))
+    # The process dies here, and the next one does not know what was committed.
+    again = opened(numbers(kafka, topic, net=net, max_open=1))
+    again.recover_and_commit(first)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+    again.recover_and_commit(second)
+    compare(visible(kafka, topic), rows_of(attempt(0), attempt(1)))
+
+
 def test_a_sealed_transaction_that_a_stranger_fenced_is_written_anew(
     kafka: Kafka, topic: str, spark: SparkSession, opened: Open
 ) -> None:
