@@ -28,6 +28,7 @@ from headgate.core.events import (
 )
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, SinkId
+from headgate.core.records import CompletedCheckpoint
 from headgate.core.state import JobState
 from headgate.errors import HeadgateError
 from headgate.run.lanes import Lanes
@@ -67,6 +68,8 @@ class Performer:
         self._tell = tell
         self._answer = answer
         self._given_up: dict[CheckpointId, threading.Event] = {}
+        self._newest: CheckpointId | None = None
+        """The checkpoint that was completed last."""
         self._readers = {channel.id: channel.downstream for channel in graph.channels}
 
     def perform(self, order: Effect, state: JobState) -> None:
@@ -94,7 +97,8 @@ class Performer:
                 self._forget_through(order.checkpoint)
                 done = next((c for c in state.completed if c.id == order.checkpoint), None)
                 if done is not None:
-                    put("notify", self._tasks.notify, done)
+                    self._newest = done.id
+                    put("notify", self._notify, done)
             case e.SealSink():
                 put(f"sink-{order.sink}", self._seal, order)
             case e.CommitTransaction():
@@ -146,6 +150,11 @@ class Performer:
             new_files=taken.new_files,
         )
         self._tell(SnapshotTaken(order.generation, order.checkpoint, order.task, order.batch, tuple(taken.files)))
+
+    def _notify(self, completed: CompletedCheckpoint) -> None:
+        """The newest says all that earlier ones would: those are passed over when the other side was slow."""
+        if completed.id == self._newest:
+            self._tasks.notify(completed)
 
     def _forget_through(self, checkpoint: CheckpointId) -> None:
         self._given_up = {other: flag for other, flag in self._given_up.items() if other > checkpoint}

@@ -21,6 +21,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa:
 
 from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
 from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
+from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.shapes import Partition
 from headgate.errors import InvalidOption, UserError
 from headgate.source.api import Source
 from headgate.values import count
@@ -219,10 +221,12 @@ class KafkaSource(Source):
 
     def notify_completed(self, offset: str) -> None:
         """Tell the consumer group, if there is one, how far the job has come."""
-        if self.group is not None:
-            standing = offsets_of(offset)
-            positions = {(name, p): at for name, each in standing.items() for p, at in each.items()}
-            self._brokers().set_group(self.group, positions)
+        if self.group is None:
+            return
+        standing = {Partition(name, p): at for name, each in offsets_of(offset).items() for p, at in each.items()}
+        # Not through librdkafka: when a connection breaks under such a request, it takes the whole process down.
+        with Client(self.servers, for_librdkafka(self.options)) as client:
+            client.commit_offsets(self.group, standing)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

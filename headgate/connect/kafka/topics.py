@@ -14,7 +14,7 @@ from headgate.errors import ExternalError, InvalidOption, UserError
 
 try:
     import confluent_kafka
-    from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicCollection, TopicPartition
+    from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._listoffsets import OffsetSpec  # the only place where its type is said
 except ImportError as error:
@@ -25,9 +25,6 @@ T = TypeVar("T")
 ANSWER_S = 8.0
 """So long a question waits for its answer."""
 LOOK_S = 1.0
-PAUSE_S = 0.2
-Positions = Mapping[tuple[str, int], int]
-"""An offset for each topic and partition."""
 
 _REFUSED = (
     confluent_kafka.KafkaError._AUTHENTICATION,  # noqa: SLF001 - that is how librdkafka's own codes are written
@@ -44,12 +41,6 @@ _NO_TOPIC = (
     confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
     confluent_kafka.KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
 )
-_COORDINATING = (
-    confluent_kafka.KafkaError.NOT_COORDINATOR,
-    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
-    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
-"""The brokers are about to agree on who keeps the group."""
 _QUIET = {"log_level": "0", "socket.connection.setup.timeout.ms": "5000", "enable.metrics.push": "false"}
 
 
@@ -111,29 +102,6 @@ class Brokers:
     def ends(self, topics: Mapping[str, Topic], *, committed: bool) -> dict[tuple[str, int], int]:
         """Where each partition ends: for all, or for those who see only what is committed."""
         return self._offsets(topics, OffsetSpec.latest(), committed=committed)  # type: ignore[no-untyped-call]
-
-    def set_group(self, group: str, positions: Positions) -> None:
-        """Let a consumer group stand at these offsets."""
-        deadline = time.monotonic() + ANSWER_S
-        while wrong := self._try_group(group, positions):
-            if wrong.code() not in _COORDINATING or time.monotonic() > deadline:
-                raise ExternalError(f"Kafka at {self._servers}: consumer group {group} was not set: {wrong.str()}")
-            time.sleep(PAUSE_S)
-
-    def _try_group(self, group: str, positions: Positions) -> confluent_kafka.KafkaError | None:
-        """What is wrong with it, if anything is."""
-        parts = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
-        request = [ConsumerGroupTopicPartitions(group, parts)]
-        future = self._admin.alter_consumer_group_offsets(request, request_timeout=ANSWER_S)[group]
-        try:
-            answered = future.result(ANSWER_S)
-        except confluent_kafka.KafkaException as error:
-            if error.args[0].code() not in _COORDINATING:
-                raise self._fault(error, f"consumer group {group}") from error
-            return error.args[0]  # type: ignore[no-any-return]
-        except TimeoutError as error:
-            raise self._away() from error
-        return next((each.error for each in answered.topic_partitions if each.error is not None), None)
 
     def _names(self) -> list[str]:
         """The names of all topics. Who is not let in hears of it at once; who finds nobody waits for them."""
