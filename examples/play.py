@@ -61,6 +61,8 @@ class Stage:
                 self.tell.often("job", f"checkpoint {event['id']} is complete, after {event['duration_ms']:.0f} ms")
             case "task-failed":
                 self.tell.say("job", f"task {event['task']} failed: {event['message']}")
+            case "notice":
+                self.tell.often("job", str(event["text"]))
             case "warning" | "ended":
                 self.tell.say("job", str(event["text"]))
             case _:
