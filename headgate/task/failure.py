@@ -14,6 +14,7 @@ REFUSED = re.compile(
     r"AnalysisException|ParseException|STATE_STORE_\w*SCHEMA\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|"
     r"UNSUPPORTED_STREAMING_OPERATION|PythonDataSourceError.*BadStorage"
 )
+NAMED = re.compile(r"(?:: |Caused by: )?([\w.$]*(?:Error|Exception|Interrupted)\b.*:.*)")
 MESSAGE_MAX = 300
 OWN_MAX = 1_000
 """What Headgate itself says ends with what to do: that is not cut off."""
@@ -38,9 +39,8 @@ def shorten(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "no reason given"
-    named = [line for line in lines if re.match(r"[\w.$]*(Error|Exception|Interrupted)\b.*:", line)]
-    line = named[-1] if named else lines[0]
-    return _cut(line, MESSAGE_MAX)
+    named = [match[1] for line in lines if (match := NAMED.match(line))]
+    return _cut(named[-1] if named else lines[0], MESSAGE_MAX)
 
 
 def _cut(line: str, most: int) -> str:

@@ -62,6 +62,11 @@ def test_of_a_long_account_the_line_is_kept_that_says_what_happened() -> None:
     assert shorten("com.example.Outer$InnerException: inside\n\tat x.y(z)") == (
         "com.example.Outer$InnerException: inside"
     )
+    java = """An error occurred while calling o397.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2989)
+Caused by: org.example.TimeoutException: nobody answered"""
+    assert shorten(java) == "org.example.TimeoutException: nobody answered"
     assert shorten("first line\nsecond line") == "first line"
     assert shorten(" \n ") == "no reason given"
 

@@ -149,7 +149,7 @@ class Connection:
         except TimeoutError as error:
             hint = "" if self._answered else ": is it a broker's port, and is security.protocol right?"
             raise TimedOut(
-                f"Kafka at {self.address} did not answer {call.name} within {deadline.seconds:g} s{hint}"
+                f"Kafka at {self.address} did not answer {call.name} within {deadline.seconds:.3g} s{hint}"
             ) from error
         except OSError as error:
             # With TLS 1.3 a server looks at the client's certificate after the handshake, and answers with an alert.
