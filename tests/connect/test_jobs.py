@@ -32,7 +32,7 @@ from tests.spark.process import JobProcess, Line
 
 JOB = Path(__file__).with_name("job.py")
 VARIABLE = "HEADGATE_FAULTS"
-PATIENT_S = 120.0
+PATIENT_S = 240.0
 Settings = dict[str, Any]
 
 ROWS = {"rows": 1_000, "rows_per_batch": 100}
