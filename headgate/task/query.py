@@ -112,6 +112,8 @@ class Query:
         """What Spark calls the present query."""
         self._halted_id = ""
         """The one that was stopped on purpose. Its end may be heard of much later."""
+        self._heard_id = ""
+        """The one whose end was heard of. Only the first who hears of it knows the cause."""
         self._final = False
         self._over = threading.Event()
         self._skipping = False
@@ -301,8 +303,9 @@ class Query:
     def terminated(self, run_id: str, exception: str | None) -> None:
         """Spark says that the query has come to its end: the present one, or one that was stopped a moment ago."""
         with self._lock:
-            if run_id != self._query_id:
+            if run_id != self._query_id or run_id == self._heard_id:
                 return
+            self._heard_id = run_id
             over, cause, self._cause = self._over, self._cause, None
             halted = self._interrupted or run_id == self._halted_id
             wanted = halted or self._skipping or (self._final and self._passed_last)

@@ -31,11 +31,11 @@ def run(
 
 
 def after(count: int) -> Callable[[Line], bool]:
-    """Wait for so many checkpoints by which every task has done something."""
+    """Wait for so many checkpoints by which every task has done something, each with something new."""
     seen: list[Line] = []
 
     def wanted(line: Line) -> bool:
-        if completed(line):
+        if completed(line) and any(task["new_bytes"] > 0 for task in line["tasks"].values()):
             seen.append(line)
         return len(seen) >= count
 
@@ -200,8 +200,9 @@ def flip(path: Path) -> None:
 def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_request(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    on_event, _ = asking(tmp_path, "cancel", after(12))
-    settings: dict[str, Any] = {"retained": 8, "retain_on_cancellation": True, "batches": 60, "interval": "300ms"}
+    on_event, _ = asking(tmp_path, "cancel", after(6))
+    # As many as come while batches are slow: two of them must differ.
+    settings: dict[str, Any] = {"retained": 10_000, "retain_on_cancellation": True, "batches": 60, "interval": "300ms"}
     job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
