@@ -160,6 +160,12 @@ class Client:
 
         return self._cluster.until_done(attempt, timeout_s)
 
+    def settle(self, transactional_id: str) -> None:
+        """Wait until readers see the end of whatever was ended last under an id."""
+        found = self.describe([transactional_id]).get(transactional_id)
+        if found is not None:
+            self.see_through(transactional_id, found.producer_id, found.epoch)
+
     def describe(self, transactional_ids: Sequence[str]) -> dict[str, Transaction]:
         """What is known of these ids. One that the brokers do not know is left out."""
         return self._cluster.until_done(lambda deadline: self._described(transactional_ids, deadline))

@@ -128,6 +128,8 @@ class StagedKafkaSink(WriteAheadSink):
                 writer.write(batch)
             writer.send_marker(group, target.topic, 0, number)
             writer.commit()
+        with Client(target.servers, client_options(target)) as client:
+            client.settle(transactional_id)
 
     def _is_forgotten(self, note: Note) -> bool:
         """Whether Kafka may have forgotten the markers of a publication."""

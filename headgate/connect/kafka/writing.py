@@ -110,6 +110,8 @@ def write_anew(lost: Lost) -> str:
                 writer.write(batch)
         _mark(writer, lost.owned, lost.transactional_id, lost.token)
         writer.commit()
+    with Client(lost.owned.target.servers, client_options(lost.owned.target)) as client:
+        client.settle(lost.transactional_id)
     return ""
 
 

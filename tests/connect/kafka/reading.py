@@ -7,9 +7,12 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
+from headgate.connect.kafka.protocol import Client
 from services.kafka import Kafka
+from services.server import wait_until
 
 READ_SECONDS = 60.0
+ON_THE_WAY = ("PrepareCommit", "PrepareAbort")
 
 
 class Read(NamedTuple):
@@ -24,7 +27,10 @@ class Read(NamedTuple):
 
 
 def read(kafka: Kafka, topic: str, *, isolation: str = "read_committed") -> list[Read]:
-    """All that can be read now, by partition and offset."""
+    """All that can be read once what was ended has come to readers, by partition and offset."""
+    security = {key: str(value) for key, value in kafka.client.items() if key != "bootstrap.servers"}
+    with Client(kafka.servers, security) as client:
+        wait_until(lambda: not client.list_transactions("", ON_THE_WAY), READ_SECONDS, "transactions to be over")
     consumer = Consumer(
         {
             **kafka.client,
