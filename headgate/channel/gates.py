@@ -9,6 +9,7 @@ woken by another: Spark asks the sources of a query one after the other.
 
 import contextlib
 import json
+import os
 import socket
 import tempfile
 import threading
@@ -18,6 +19,8 @@ from typing import Any
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, TaskId
 
 Reader = tuple[Generation, TaskId]
+TEMP_MAX = 70
+"""Bytes of the temporary directory: with what is added, the path of the socket stays below the 104 of macOS."""
 
 
 class Gates:
@@ -29,7 +32,9 @@ class Gates:
         self._revision: dict[Reader, int] = {}
         self._released: set[Reader] = set()
         self._moved = threading.Condition()
-        self._directory = tempfile.TemporaryDirectory(prefix="headgate-")
+        # The kernel bounds the path of a socket, so a long TMPDIR is not used for it.
+        short = len(os.fsencode(tempfile.gettempdir())) <= TEMP_MAX
+        self._directory = tempfile.TemporaryDirectory(prefix="headgate-", dir=None if short else "/tmp")  # noqa: S108
         self.address = str(Path(self._directory.name) / "gates")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.address)

@@ -1,8 +1,10 @@
 """Gates and planners, over a real socket."""
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +150,14 @@ def test_a_driver_that_has_ended_leaves_nobody_listening() -> None:
     assert not any(thread.is_alive() for thread in listening), "somebody listens at a socket that is closed"
     with pytest.raises(OSError, match="No such file"):
         planner(gates).through(0)
+
+
+def test_a_long_temporary_directory_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    gates = Gates()
+    try:
+        assert len(gates.address) < 104
+    finally:
+        gates.close()

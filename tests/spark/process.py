@@ -49,7 +49,7 @@ class JobProcess:
                     self._heard.put(json.loads(text))
         self._heard.put(None)
 
-    def wait_for(self, wanted: Callable[[Line], bool], timeout_s: float = 120) -> Line | None:
+    def wait_for(self, wanted: Callable[[Line], bool], timeout_s: float = 300) -> Line | None:
         """The next line that is wanted. None if the process ended first."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -64,7 +64,7 @@ class JobProcess:
             if wanted(line):
                 return line
 
-    def end(self, timeout_s: float = 180) -> int:
+    def end(self, timeout_s: float = 900) -> int:
         """Wait for the end, and return the exit code."""
         self.wait_for(lambda _: False, timeout_s)
         return self.process.wait()
