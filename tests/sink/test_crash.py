@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from headgate.sink.api import TwoPhaseSink
 from headgate.sink.contract import CONTEXT, Row, attempt, compare, rows_of, seal, write
 from headgate.sink.files import files
 from headgate.sink.staging import HIDDEN
-from tests.sink.readers import read_json_by_writer, read_parquet, visible_files
+from tests.sink.readers import read_json_by_writer, visible_files
 
 STEPS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
 """The audit events of all steps that change what is in a directory. Each is raised just before the step is taken."""
@@ -126,23 +125,3 @@ def test_processes_that_commit_the_same_at_once_all_succeed(sealed: tuple[Path, 
     assert len(copies) == 10
     for copy in copies:
         compare(read_json_by_writer(copy), ROWS)
-
-
-def test_seal_and_commit_of_twenty_files_take_less_than_20_ms(spark: SparkSession, tmp_path: Path) -> None:
-    place = tmp_path / "written"
-    sink = files(place)
-    sink.open(CONTEXT)
-    attempts = [attempt(0), attempt(1)]
-    for each in attempts:
-        write(sink, spark, each, partitions=10)
-    took_ms = []
-    for number in range(5):
-        copy = Path(shutil.copytree(place, tmp_path / str(number)))
-        sink = files(copy)
-        sink.open(CONTEXT)
-        began = time.perf_counter()
-        sink.commit(seal(sink, 1, *attempts))
-        took_ms.append((time.perf_counter() - began) * 1000)
-        assert len(visible_files(copy)) == 20
-        compare(read_parquet(copy), rows_of(*attempts))
-    assert min(took_ms) < 20, took_ms
