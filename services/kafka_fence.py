@@ -5,9 +5,9 @@ One rule: a broker that was killed starts as a follower of what stands in the me
 A node that is broker and controller in one starts with the old metadata, in which it still leads its partitions. Its
 transaction coordinator then takes up decided transactions before the broker accepts connections, and when the
 controller at last declares the old broker gone, the coordinator takes the partitions without a leader for deleted
-ones, skips their markers, and calls the transactions complete: readers of committed records wait for ever. Clusters
-with replicas do not meet that, because a controller that lives on has fenced the broker before it comes back. So here
-a controller alone does that first.
+ones, skips their markers, and calls the transactions complete: readers of committed records wait for ever. In a
+cluster a controller that lives on should have fenced the broker before it comes back, which was not tried. So here a
+controller alone does that first.
 """
 
 import re
