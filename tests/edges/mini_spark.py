@@ -175,8 +175,8 @@ class MiniQuery:
         if planned == NO_BATCH:
             metadata(directory)
         self._hook(SimpleNamespace(), number)
-        commit(directory, number, {})
         self.ran.append(number)
+        commit(directory, number, {})
         about = SimpleNamespace(batchId=Batch(number), numInputRows=1, runId=self.runId)
         self._spark.post("onQueryProgress", SimpleNamespace(progress=about))
         return True
