@@ -84,13 +84,19 @@ class Client:
         self.library.rd_kafka_destroy(handle)
         self._callbacks = ()  # type: ignore[assignment]  # they hold this object, and are not called any more
 
-    def until_done(self, doing: str, call: Callable[[int, int], int | None], *, step_ms: int = STEP_MS) -> None:
-        """Call until it succeeds. What is worth a repeat is repeated for as long as brokers are waited for."""
-        deadline = self.deadline()
+    def until_done(
+        self, doing: str, call: Callable[[int, int], int | None], *, step_ms: int = STEP_MS, first_ms: int | None = None
+    ) -> None:
+        """Call until it succeeds. What is worth a repeat is repeated for as long as brokers are waited for.
+
+        A call may block for ``step_ms``; with ``first_ms`` the first for only that long, and each next for twice that.
+        """
+        deadline, most_ms = self.deadline(), step_ms if first_ms is None else first_ms
         while True:
-            problem = native.taken(call(self.handle, self.step(deadline, step_ms)))
+            problem = native.taken(call(self.handle, self.step(deadline, most_ms)))
             if problem is None:
                 return
+            most_ms = min(2 * most_ms, step_ms)
             self.hear(doing)
             if not problem.retriable and problem.code != native.TIMED_OUT:
                 self.fail(doing, problem)

@@ -40,6 +40,9 @@ ROOM_MS = 2
 ABORT_MS = 3_000
 MARKER_STEP_MS = 5_000
 """A marker that is not answered in this time is sent again; the call cannot be taken up where it was."""
+TAKE_UP_MS = 8
+"""How long to wait first when an id is taken up. Each call has librdkafka look for the coordinator at once; by itself
+it looks every 500 ms, and often just before the connection stands."""
 WAIT_MS = 60_000
 
 
@@ -84,8 +87,10 @@ class TransactionWriter:
         client = Client(made, wait_ms=wait_ms)
         try:
             if topic is not None:
-                client.find(topic)  # first: taking up the id is then a matter of milliseconds
-            client.until_done("cannot take up the transactional id", client.library.rd_kafka_init_transactions)
+                client.find(topic)
+            client.until_done(
+                "cannot take up the transactional id", client.library.rd_kafka_init_transactions, first_ms=TAKE_UP_MS
+            )
         except BaseException:
             client.close()
             raise
