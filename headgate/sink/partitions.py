@@ -11,12 +11,15 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from headgate.errors import HeadgateError
 
 Item = TypeVar("Item")
 
-_ANSWER = "partition int, answer string, error binary"
+_ANSWER = StructType(
+    [StructField("partition", IntegerType()), StructField("answer", StringType()), StructField("error", BinaryType())]
+)
 _SCHEMA = pa.schema([("partition", pa.int32()), ("answer", pa.string()), ("error", pa.binary())])
 
 

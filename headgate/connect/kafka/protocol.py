@@ -40,16 +40,13 @@ TIMEOUT_S = 8.0
 """Below the ten seconds within which a sink says that it cannot be opened."""
 UNFINISHED = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """Decided, but readers may not see it yet."""
-SAME_WAY = {True: frozenset({"PrepareCommit", "CompleteCommit"}), False: frozenset({"PrepareAbort", "CompleteAbort"})}
 
 
 class Outcome(Enum):
     """What became of a transaction that was to be ended."""
 
     DONE = "done"
-    """It is ended as asked."""
-    ALREADY = "already"
-    """It was ended as asked before."""
+    """It is ended as asked, now or before."""
     WRONG_STATE = "wrong state"
     """It was ended the other way, or never begun."""
     FENCED = "fenced"
@@ -66,7 +63,7 @@ class Ended:
     @property
     def ok(self) -> bool:
         """Whether the transaction is ended as asked."""
-        return self.outcome in (Outcome.DONE, Outcome.ALREADY)
+        return self.outcome is Outcome.DONE
 
 
 class Client:
@@ -120,43 +117,40 @@ class Client:
 
         Harmless to repeat as long as that producer begins no other transaction. Not allowed: ``UserError``.
         """
-        producer = Producer(producer_id, epoch)
-        call = requests.end_txn(transactional_id, producer, commit=commit)
+        call = requests.end_txn(transactional_id, Producer(producer_id, epoch), commit=commit)
         doing = f"to {'commit' if commit else 'abort'} transaction {transactional_id}"
-        before: list[Transaction | None] = []
 
         def attempt(deadline: Deadline) -> Ended:
-            if not before:
-                # Only the state before the first request tells what was there without us.
-                before.append(self._described([transactional_id], deadline).get(transactional_id))
             code = self._cluster.ask_coordinator(transactional_id, TRANSACTION_COORDINATOR, call, deadline)
             if code == INVALID_TXN_STATE:
                 return Ended(Outcome.WRONG_STATE, name_of(code))
             if code in FENCED:
                 return Ended(Outcome.FENCED, name_of(code))
             self._cluster.check_coordinator(code, doing, transactional_id, TRANSACTION_COORDINATOR)
-            return Ended(Outcome.ALREADY if _ended_so(before[0], producer, commit=commit) else Outcome.DONE)
+            return Ended(Outcome.DONE)
 
         return self._cluster.until_done(attempt)
 
     def see_through(
         self, transactional_id: str, producer_id: int, epoch: int, timeout_s: float | None = None
     ) -> Transaction | None:
-        """Wait until a transaction that was ended is over, so that readers see its end; return its last state.
+        """As ``see_all_through``, for one. None if the brokers have forgotten the id."""
+        ended = {transactional_id: Producer(producer_id, epoch)}
+        return self.see_all_through(ended, timeout_s).get(transactional_id)
+
+    def see_all_through(self, ended: Mapping[str, Producer], timeout_s: float | None = None) -> dict[str, Transaction]:
+        """Wait until transactions that were ended are over, so that readers see their end; return their last states.
 
         A broker that dies after it has answered may have the end in its log and not yet in all partitions; whoever
-        coordinates next completes it. A transaction of a later producer proves that the earlier one is over. None if
-        the brokers have forgotten the id.
+        coordinates next completes it. A transaction of a later producer proves that the earlier one is over.
         """
 
-        def attempt(deadline: Deadline) -> Transaction | None:
-            found = self._described([transactional_id], deadline).get(transactional_id)
-            if found is None or found.state not in UNFINISHED:
-                return found
-            # Whoever fences a producer aborts its transaction under the next epoch: that one is waited for too.
-            if found.producer_id != producer_id or found.epoch > epoch + 1:
-                return found
-            raise Unfinished(f"transaction {transactional_id} is still in {found.state}: are all brokers up?")
+        def attempt(deadline: Deadline) -> dict[str, Transaction]:
+            found = self._described(list(ended), deadline)
+            for name, transaction in found.items():
+                if _is_unfinished(transaction, ended[name]):
+                    raise Unfinished(f"transaction {name} is still in {transaction.state}: are all brokers up?")
+            return found
 
         return self._cluster.until_done(attempt, timeout_s)
 
@@ -287,7 +281,7 @@ def _setting(name: str, answers: list[tuple[int, dict[str, str | None]]]) -> str
     return found
 
 
-def _ended_so(found: Transaction | None, producer: Producer, *, commit: bool) -> bool:
-    if found is None or Producer(found.producer_id, found.epoch) != producer:
-        return False
-    return found.state in SAME_WAY[commit]
+def _is_unfinished(found: Transaction, producer: Producer) -> bool:
+    # Whoever fences a producer aborts its transaction under the next epoch: that one is waited for too.
+    later = found.producer_id != producer.producer_id or found.epoch > producer.epoch + 1
+    return found.state in UNFINISHED and not later

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pyspark.sql import DataFrame
@@ -19,6 +20,7 @@ from headgate.connect.kafka import rows
 from headgate.connect.kafka.handle import OpenTransaction, SealedBatches
 from headgate.connect.kafka.names import Names, token
 from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.shapes import Producer
 from headgate.connect.kafka.slots import Slots
 from headgate.connect.kafka.standing import check_standing
 from headgate.connect.kafka.target import Owned, Target, client_options
@@ -140,7 +142,9 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         work = self._opened
         sealed = SealedBatches.from_handle(handle)
         every = [(attempt, each) for attempt, transactions in sealed.attempts() for each in transactions]
-        lost = [one for one in work.in_parallel(self._end, every) if one is not None]
+        ends = work.in_parallel(self._end, every)
+        work.client.see_all_through({end.transactional_id: end.producer for end in ends if isinstance(end, _Ended)})
+        lost = [end for end in ends if isinstance(end, Lost)]
         if lost:
             logger.warning(
                 "sink %s: %d of %d sealed transactions were lost at the broker (%s): their rows are written anew",
@@ -183,15 +187,14 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         assert self._work is not None, "open comes first"
         return self._work
 
-    def _end(self, client: Client, one: tuple[Attempt, OpenTransaction]) -> Lost | None:
-        """Commit one transaction and see that readers see it. What is returned was lost."""
+    def _end(self, client: Client, one: tuple[Attempt, OpenTransaction]) -> "_Ended | Lost | None":
+        """Commit one transaction. Nothing is returned for one that was committed before, and taken up since."""
         attempt, transaction = one
         work = self._opened
         name = work.names.transactional_id(attempt.generation, transaction.slot)
         ended = client.end(name, transaction.producer_id, transaction.epoch, commit=True)
         if ended.ok:
-            client.see_through(name, transaction.producer_id, transaction.epoch)
-            return None
+            return _Ended(name, Producer(transaction.producer_id, transaction.epoch))
         use = token(attempt.generation, attempt.batch, attempt.run)
         if is_committed(work.owned, name, use, client):
             return None
@@ -246,6 +249,14 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
                 continue
             producer = work.client.init_producer(name, self._target.timeout_ms)
             work.client.see_through(name, producer.producer_id, producer.epoch)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A transaction that is decided. Readers may not see it yet."""
+
+    transactional_id: str
+    producer: Producer
 
 
 class _Work:

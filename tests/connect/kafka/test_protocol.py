@@ -80,7 +80,7 @@ def test_a_transaction_whose_producer_is_gone_is_committed(kafka: Kafka, client:
     assert committed(kafka.client, fresh_topic) == ["a", "b"]
 
     again = client.end(name, found.producer_id, found.epoch, commit=True)
-    assert again == Ended(Outcome.ALREADY)
+    assert again == Ended(Outcome.DONE)
     assert again.ok
     aborted = client.end(name, found.producer_id, found.epoch, commit=False)
     assert aborted == Ended(Outcome.WRONG_STATE, "INVALID_TXN_STATE")
@@ -106,7 +106,7 @@ def test_an_aborted_transaction_is_never_seen(kafka: Kafka, client: Client, fres
     found = the(client, name)
     assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is Outcome.DONE
     client.see_through(name, found.producer_id, found.epoch)
-    assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is Outcome.ALREADY
+    assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is Outcome.DONE
     assert client.end(name, found.producer_id, found.epoch, commit=True).outcome is Outcome.WRONG_STATE
     assert committed(kafka.client, fresh_topic) == []
 

@@ -174,6 +174,6 @@ def test_a_broker_that_was_killed_still_has_its_open_transactions(guarded: Kafka
         over = client.see_through(name, found.producer_id, found.epoch)
         assert over is not None
         assert over.state == ("CompleteCommit" if commit else "CompleteAbort")
-    assert list(outcomes.values()) == [Outcome.ALREADY, Outcome.DONE, Outcome.DONE, Outcome.DONE]
+    assert set(outcomes.values()) == {Outcome.DONE}
     assert sorted(committed(guarded.client, topic)) == names[:3]
     assert client.list_transactions(prefix, ["Ongoing"]) == []
