@@ -4,11 +4,19 @@ One rule: an event is a hint that something has happened; whoever gets it looks 
 """
 
 import contextlib
+import json
 import threading
+from functools import cached_property
 from typing import Any, Protocol
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
+    QueryProgressEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 
 EARLY_MAX = 64
 """Of so many queries that nobody follows the last event is kept: they may be about to be followed."""
@@ -34,6 +42,12 @@ class Listener(StreamingQueryListener):
         self._runs: dict[str, Heard] = {}
         self._early: dict[str, Any] = {}
         spark.streams.addListener(self)
+
+    @cached_property
+    def _jlistener(self) -> Any:
+        """What PySpark registers with Spark."""
+        assert SparkContext._jvm is not None, "there is a session"  # noqa: SLF001 - PySpark has no other way
+        return SparkContext._jvm.PythonStreamingQueryListenerWrapper(_InOneText(self))  # noqa: SLF001 - as above
 
     def close(self) -> None:
         """Listen no more."""
@@ -79,3 +93,11 @@ class Listener(StreamingQueryListener):
             run.progressed(event.progress)
         else:
             run.terminated(str(event.runId), event.exception)
+
+
+class _InOneText(JStreamingQueryListener):
+    """Takes what Spark says of a batch over as one text. PySpark itself asks for every figure of it by a call."""
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
+        progress = StreamingQueryProgress.fromJson(json.loads(jevent.progress().json()))
+        self.pylistener.onQueryProgress(QueryProgressEvent(progress))
