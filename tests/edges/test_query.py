@@ -1,9 +1,11 @@
 """One run of a task, over a stand-in for Spark: what it tells, in which order, and that it lets go."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskI
 from headgate.core.restart import FailureClass
 from headgate.errors import InvalidOption
 from headgate.task import query as under_test
-from headgate.task.listener import EARLY_MAX, Listener
+from headgate.task.listener import EARLY_MAX, InOneText, Listener
 from headgate.task.query import Query, Work
 from tests.edges.mini_spark import WAIT_S, MiniSpark
 from tests.edges.spark_files import offsets, position, run_batches
@@ -446,6 +448,27 @@ def test_events_go_to_the_run_that_they_are_about(running: Running) -> None:
     running.listener.onQueryProgress(progress("1", 4))
     running.listener.onQueryTerminated(end("2"))
     assert (one.heard, two.heard) == (["batch 4"], ["2: boom"])
+
+
+def test_what_spark_says_of_a_batch_comes_as_one_text(running: Running) -> None:
+    run_id = "00000000-0000-0000-0000-000000000001"
+    said: dict[str, Any] = {
+        "id": run_id,
+        "runId": run_id,
+        "name": None,
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "batchId": 7,
+        "batchDuration": 12,
+        "numInputRows": 500,
+        "stateOperators": [],
+        "sources": [],
+        "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
+    }
+    run = Listening()
+    running.listener.follow(run_id, run)
+    event = SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: json.dumps(said)))
+    InOneText(running.listener).onQueryProgress(event)
+    assert run.heard == ["batch 7"]
 
 
 def test_a_query_that_died_before_anybody_knew_its_name_is_heard_of(running: Running) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from headgate.connect.kafka.problems import KafkaProblem
 from headgate.connect.kafka.protocol import Client, Ended, Outcome
 from headgate.connect.kafka.requests import TRANSACTION_COORDINATOR
-from headgate.connect.kafka.shapes import Broker, CommittedOffset, Partition
+from headgate.connect.kafka.shapes import Broker, CommittedOffset, Partition, Producer
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until
@@ -142,6 +142,22 @@ def test_an_id_that_never_was_is_told(client: Client) -> None:
     assert client.describe([name]) == {}
     assert client.end(name, 4711, 0, commit=True) == Ended(Outcome.FENCED, "INVALID_PRODUCER_ID_MAPPING")
     assert client.see_through(name, 4711, 0) is None
+
+
+def test_several_transactions_are_ended_and_then_waited_for_together(
+    kafka: Kafka, client: Client, fresh_topic: str
+) -> None:
+    names = [unique("together") for _ in range(5)]
+    ended = {unique("never"): Producer(4711, 0)}
+    for name in names:
+        left_open(kafka.client, name, fresh_topic, [name])
+        found = the(client, name)
+        ended[name] = Producer(found.producer_id, found.epoch)
+    for name in names:
+        assert client.end(name, ended[name].producer_id, ended[name].epoch, commit=True).ok
+    over = client.see_all_through(ended)
+    assert {name: found.state for name, found in over.items()} == dict.fromkeys(names, "CompleteCommit")
+    assert sorted(committed(kafka.client, fresh_topic)) == sorted(names)
 
 
 def test_transactions_are_listed_by_prefix_and_state(kafka: Kafka, client: Client, topic: str) -> None:
