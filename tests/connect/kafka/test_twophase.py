@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from headgate.connect.kafka import twophase
 from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.writing import Lost
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
@@ -90,6 +92,21 @@ def test_what_the_broker_has_given_up_is_written_anew_from_the_net_once(
     sink.commit(handle)
     again = opened(numbers(kafka, topic))
     again.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_an_executor_whose_answer_is_lost_writes_anew_once_more_and_the_rows_are_there_once(
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(items: Sequence[Lost], work: Callable[[Lost], str]) -> list[str]:
+        return [work(item) for item in items for _ in range(2)]
+
+    monkeypatch.setattr(twophase, "on_executors", twice)
+    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    expire(kafka, ids(kafka, topic, "Ongoing"))
+    sink.commit(handle)
     compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
