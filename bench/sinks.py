@@ -94,6 +94,7 @@ def windows(spark: SparkSession, rows: int = 6_000_000) -> None:
             {
                 "Spark's own sink, at least once": plain,
                 "two-phase, exactly once": ours(),
+                "the same without the net": ours(net=False),
                 "staged, exactly once": ours(way="staged"),
             },
             3,  # a round takes minutes

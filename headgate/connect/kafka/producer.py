@@ -42,7 +42,7 @@ MARKER_STEP_MS = 5_000
 """A marker that is not answered in this time is sent again; the call cannot be taken up where it was."""
 TAKE_UP_MS = 8
 """How long to wait first when an id is taken up. Each call has librdkafka look for the coordinator at once; by itself
-it looks every 500 ms, and often just before the connection stands."""
+it looks every 500 ms, and now and then just before the connection stands."""
 WAIT_MS = 60_000
 
 
