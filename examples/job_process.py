@@ -6,7 +6,6 @@ One rule: whatever happens to the process that started it, no process of the job
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -15,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from services.processes import Process, family, kill_family
-from services.server import ROOT, ServiceError, wait_until
+from services.leash import Leash
+from services.processes import Process, kill_family
+from services.server import ServiceError, wait_until
 
 END_S = 60.0
 """So long a killed process may take to be gone."""
@@ -39,24 +39,14 @@ class JobProcess:
             **settings,
         }
         with (directory / "job.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command
+            self._leash = Leash(
+                "headgate run",
                 [sys.executable, "-m", "headgate", "run", str(job), "--json", "--master", "local[2]"],
-                stdin=subprocess.DEVNULL,
+                environment=environment,
+                directory=directory,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                cwd=directory,
-                env=environment,
-                start_new_session=True,
-                text=True,
             )
-        self._watchdog = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "services.watchdog", *(str(part) for part in family(self._process.pid)[0])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=ROOT,
-            start_new_session=True,
-        )
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, name="events of the job", daemon=True)
         self._reader.start()
@@ -82,15 +72,15 @@ class JobProcess:
 
     def kill(self) -> list[Process]:
         """SIGKILL the whole job: the Python driver, its JVM and all their workers. Tells which they were."""
-        killed = kill_family(self._process.pid)
-        self._process.wait()
+        killed = kill_family(self._leash.process.pid)
+        self._leash.process.wait()
         wait_until(lambda: not any(each.alive for each in killed), END_S, "the end of the job's processes")
         return killed
 
     def wait(self, seconds: float) -> int:
         """Its exit code. Its output must be read to the end by then, or short."""
         try:
-            return self._process.wait(seconds)
+            return self._leash.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise ServiceError(f"the job did not end within {seconds:g} s") from None
 
@@ -99,16 +89,15 @@ class JobProcess:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        self._watchdog.send_signal(signal.SIGKILL)
-        self._watchdog.communicate()
+        self._leash.release()
         self._reader.join(END_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        assert self._leash.process.stdout is not None
+        self._leash.process.stdout.close()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for text in self._process.stdout:
-            if text.startswith("{") and text.endswith("}\n"):  # A line that was cut off by a kill says nothing.
+        assert self._leash.process.stdout is not None
+        for text in self._leash.process.stdout:
+            if text.startswith(b"{") and text.endswith(b"}\n"):  # A line that was cut off by a kill says nothing.
                 self._lines.put(json.loads(text))
         self._lines.put(None)
 

@@ -2,24 +2,23 @@
 
 One rule: a started server has answered a real question, and a stopped one has left no process.
 
-A server keeps its data and its port between ``stop`` or ``kill`` and the next ``start``. It runs in a process group of
-its own, and a watchdog ends it when the starting process is gone, however that happened.
+A server keeps its data and its port between ``stop`` or ``kill`` and the next ``start``. It runs on a leash,
+which ends it when the starting process is gone, however that happened.
 """
 
-import contextlib
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from services.leash import Leash
 from services.processes import Process, family, kill_family, send
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,8 +105,7 @@ class Server:
     def __init__(self, directory: Path | str, *, port: int | None = None) -> None:
         self.directory = Path(directory).resolve()
         self.port = free_port() if port is None else port
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._leash: Leash | None = None
 
     def prepare(self) -> None:
         """Make what the server needs before it starts. Called before every start, so it looks what is there already."""
@@ -136,12 +134,12 @@ class Server:
     @property
     def pid(self) -> int | None:
         """The process id of the server, while it runs."""
-        return self._process.pid if self._process is not None and self.running else None
+        return self._leash.process.pid if self._leash is not None and self.running else None
 
     @property
     def running(self) -> bool:
         """Whether the server's process is there. A paused one is."""
-        return self._process is not None and self._process.poll() is None
+        return self._leash is not None and self._leash.process.poll() is None
 
     def start(self) -> Self:
         """Start the server and wait until it answers."""
@@ -153,8 +151,8 @@ class Server:
                 raise ServiceError(f"{self.name} cannot start: port {port} is in use; stop what listens there")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.prepare()
-        self._launch()
         try:
+            self._launch()
             wait_until(self._ready_or_dead, self.start_seconds, f"{self.name} to answer (see {self.log})")
         except BaseException:
             self.kill()
@@ -163,13 +161,14 @@ class Server:
 
     def stop(self) -> None:
         """Ask the server to end, wait for it, and see that no process is left. Nothing happens when it does not run."""
-        if self._process is None:
+        if self._leash is None:
             return
-        relatives = family(self._process.pid) if self.running else []
+        process = self._leash.process
+        relatives = family(process.pid) if self.running else []
         send(relatives, signal.SIGCONT)
-        self._process.send_signal(self.stop_signal)
+        process.send_signal(self.stop_signal)
         try:
-            self._process.wait(self.stop_seconds)
+            process.wait(self.stop_seconds)
         except subprocess.TimeoutExpired:
             self.kill()
         else:
@@ -177,8 +176,8 @@ class Server:
 
     def kill(self) -> None:
         """End the server with SIGKILL, with all its processes, and return when they are gone."""
-        if self._process is not None:
-            self._bury(kill_family(self._process.pid) if self.running else [])
+        if self._leash is not None:
+            self._bury(kill_family(self._leash.process.pid) if self.running else [])
 
     def pause(self) -> None:
         """Stop the server's processes as they are (SIGSTOP). Connections stay, and nothing answers."""
@@ -215,32 +214,16 @@ class Server:
         return cls.account if os.geteuid() == 0 else None
 
     def _launch(self) -> None:
-        account = self.other_account()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                # It waits for a word on its input, and the word comes when the watchdog is there.
-                ["/bin/sh", "-c", 'read go && exec "$@" </dev/null', self.name, *self.command()],
-                stdin=subprocess.PIPE,
+            self._leash = Leash(
+                self.name,
+                self.command(),
+                environment=self.environment(),
+                directory="/",
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd="/",
-                env=self.environment(),
-                start_new_session=True,
-                user=account,
-                group=account,
-                extra_groups=None if account is None else [],
+                account=self.other_account(),
             )
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-m", "services.watchdog", *(str(part) for part in family(self._process.pid)[0])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"go\n")
-        self._process.stdin.close()
 
     def _ready_or_dead(self) -> bool:
         if not self.running:
@@ -248,15 +231,9 @@ class Server:
         return self.ready()
 
     def _bury(self, relatives: list[Process]) -> None:
-        """Wait until the server and its relatives are gone, and end the watchdog."""
-        assert self._process is not None
+        """Wait until the server and its relatives are gone."""
+        assert self._leash is not None
         send(relatives, signal.SIGKILL)
-        self._process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._leash.release()
         wait_until(lambda: not any(each.alive for each in relatives), 60, f"the end of {self.name}'s processes")
-        self._process = None
-        if self._watchdog is not None:
-            self._watchdog.kill()
-            self._watchdog.communicate()
-            self._watchdog = None
+        self._leash = None

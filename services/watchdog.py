@@ -1,7 +1,7 @@
-"""Ends a server when the process that started it is gone. A program of its own, started before the server.
+"""Ends a command when the process that started it is gone. A program of its own: see `services.leash`.
 
 One rule: it waits for nothing but the end of its standard input, which the starting process holds open while it lives.
-Its two arguments are the server's `Process`.
+Its two arguments are the command's `Process`.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from services.processes import Process, kill_family
 
 
 def main() -> None:
-    """Wait for the end of standard input, then end the server with all its processes."""
-    server = Process(int(sys.argv[1]), int(sys.argv[2]))
+    """Wait for the end of standard input, then end the command with all its processes."""
+    command = Process(int(sys.argv[1]), int(sys.argv[2]))
     sys.stdin.read()
-    if server.alive:
-        kill_family(server.pid)
+    if command.alive:
+        kill_family(command.pid)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
+            os.killpg(command.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

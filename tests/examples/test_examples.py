@@ -13,6 +13,8 @@ from headgate.core.restart import ExponentialDelay
 from headgate.core.settings import Mode
 from headgate.job.settings import to_core
 from headgate.run.start import load_job
+from services.server import wait_until
+from tests.services.processes import processes_that_know
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 660
@@ -28,21 +30,6 @@ def run(example: str, *options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command(example, *options), cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=False
     )
-
-
-def processes_that_know(directory: Path) -> list[str]:
-    """What runs with the directory in its command or its environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            known = (
-                (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes() if entry.name.isdecimal() else b""
-            )
-        except OSError:
-            continue  # It has ended, or is somebody else's.
-        if str(directory).encode() in known:
-            found.append(known.split(b"\0")[0].decode(errors="replace"))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -88,7 +75,8 @@ def test_ctrl_c_ends_all_that_an_example_started(tmp_path: Path) -> None:
         late.join()
     assert process.returncode == 130, errors
     assert "interrupted" in errors
-    assert processes_that_know(tmp_path) == []
+    # What was only just being started is ended by its watchdog, a moment after the example.
+    wait_until(lambda: processes_that_know(tmp_path) == [], 30, "the end of all that the example started")
 
 
 def test_an_example_refuses_a_directory_with_something_in_it(tmp_path: Path) -> None:
