@@ -21,6 +21,8 @@ from headgate.core.state import AT_REST, JobState
 
 FREQUENT = (BatchEntered, OutputsWritten, BatchCommitted)
 """Facts for which the core need not hear the clock first."""
+LATE_MS = 100
+"""So long at most a deadline waits while such facts keep coming."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,21 @@ class Loop:
         return self.state
 
     def _receive(self) -> Event | Note | Broken:
+        """The next message, or the clock when a deadline is due and no message is there.
+
+        Messages come first: where a step takes longer than the time to the next deadline, they would never be heard.
+        """
         deadline = timing.next_deadline(self.state)
-        wait_s = None if deadline is None else max(0.0, (deadline - self.now_ms()) / 1000)
-        if wait_s == 0.0 and self.state.now_ms < self.now_ms():
-            return Ticked(self.now_ms())
-        if wait_s == 0.0:
-            wait_s = 0.001  # The core has heard this very millisecond: let the mailbox have its turn.
+        now_ms = self.now_ms()
+        unheard_ms = now_ms - self.state.now_ms
+        if deadline is None:
+            wait_s = None
+        elif now_ms < deadline:
+            wait_s = (deadline - now_ms) / 1000
+        elif unheard_ms >= LATE_MS:
+            return Ticked(now_ms)
+        else:
+            wait_s = 0.0 if unheard_ms else 0.001  # The core has heard this very millisecond.
         try:
             return self._mailbox.get(timeout=wait_s)
         except queue.Empty:
