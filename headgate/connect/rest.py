@@ -169,6 +169,7 @@ class Client:
         headers = {"Accept": "application/json", "Content-Type": kind}
         if self._place.authorization is not None:
             headers["Authorization"] = self._place.authorization
+        told = ""
         while True:
             url = self._place.urls[self._node % len(self._place.urls)]
             seconds = max(0.1, min(patience.left, REQUEST_SECONDS))
@@ -179,7 +180,9 @@ class Client:
                 )
             except self._http.exceptions.HTTPError as error:
                 _refuse_distrust(url, error)
-                reason = f"{url} does not answer: {_innermost(error)}"
+                # The last try may have had too little time: what a server said before says more.
+                silent = told and isinstance(error, self._http.exceptions.TimeoutError)
+                reason = told if silent else f"{url} does not answer: {_innermost(error)}"
             else:
                 answer = Answer(response.status, response.data)
                 if answer.status in {401, 403}:
@@ -189,7 +192,7 @@ class Client:
                     )
                 if answer.status not in BUSY:
                     return answer
-                reason = f"{url} is busy: {answer.reason}"
+                reason = told = f"{url} is busy: {answer.reason}"
             self._node += 1
             patience.rest(reason)
 
