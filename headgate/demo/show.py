@@ -124,11 +124,18 @@ def _rows_read(progress: dict[str, Any]) -> int:
 
 def _kill_jvm(pid: int) -> int:
     """SIGKILL the JVM among the children of a process, and say which it was."""
-    found = [child for child in children(pid) if Path(f"/proc/{child}/comm").read_text().strip() == "java"]
+    found = [child for child in children(pid) if _name(child) == "java"]
     if not found:
         raise ExternalError(f"process {pid} has no JVM to kill")
     os.kill(found[0], signal.SIGKILL)
     return found[0]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""  # It ended while we looked.
 
 
 def children(pid: int) -> list[int]:
