@@ -55,7 +55,7 @@ class Leash:
                 start_new_session=True,
             )
             assert self.process.stdin is not None
-            self.process.stdin.write(b"go\n")
+            os.write(self.process.stdin.fileno(), b"go\n")
             self.process.stdin.close()
             self.process.stdin = None
         except BaseException:

@@ -1,8 +1,16 @@
 """``pytest --rewrite`` writes the expected output of the transcripts in ``tests/scenario`` anew."""
 
 import os
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+HERE = Path(__file__).parent
+
+# Every run draws the same examples, so that a red run is red again, here and in CI; and none is timed.
+settings.register_profile("headgate", derandomize=True, deadline=None, database=None, max_examples=150)
+settings.load_profile("headgate")
 
 # Tests start many JVMs, and none lives long: a simple compiler and collector halve what a start costs.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -10,3 +18,12 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected output of the transcripts anew")
+
+
+LONG = ("kills", "spark", "examples", "connect", "session", "store")
+"""Directories whose files take minutes each. They come first, so that no worker is left with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONG)}
+    items.sort(key=lambda item: ranks.get(item.path.relative_to(HERE).parts[0], len(LONG)))

@@ -85,6 +85,7 @@ class Course:
             so_far = f"after {sensors.spoken} of {sensors.ticks} readings of each sensor"
             stage.kill(process, f"{so_far}, {self._middle.checkpoints} checkpoints hold some of them")
         stage.tell_topic("alerts")
+        self._deadline_s = time.monotonic() + RUN_S
         with stage.run(JOB, settings) as process:
             while not sensors.done:
                 self._go_on(process)

@@ -33,7 +33,7 @@ class Job:
 
     def do(self, act: Callable[[], list[Effect]]) -> None:
         """Something happens once a user has asked."""
-        assert self.asked.wait(5)
+        assert self.asked.wait(60)
         with self.lock:
             self._answer(act())
 

@@ -246,7 +246,7 @@ def test_a_checkpoint_is_taken_and_its_number_printed(storage: Path, job: Job) -
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(as_json, "checkpoint", "orders", "--storage", storage)
         job.do(lambda: job.core.complete(1))
-        assert asked.result(5) == {"outcome": "done", "text": "checkpoint 1 completed", "checkpoint": 1}
+        assert asked.result(60) == {"outcome": "done", "text": "checkpoint 1 completed", "checkpoint": 1}
 
 
 def test_a_job_is_stopped_with_a_savepoint(storage: Path, job: Job) -> None:
@@ -257,7 +257,7 @@ def test_a_job_is_stopped_with_a_savepoint(storage: Path, job: Job) -> None:
         job.do(job.core.burn)
         job.do(lambda: job.core.tell(job.core.strangers_aborted()))
         job.server.close()
-        assert (asked.result(5).exit_code, asked.result(5).stdout) == (0, "savepoint 1 completed\n")
+        assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, "savepoint 1 completed\n")
 
 
 def test_what_the_job_refuses_and_what_fails_have_codes_of_their_own(storage: Path, job: Job) -> None:

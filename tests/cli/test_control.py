@@ -54,7 +54,7 @@ def test_a_checkpoint_that_is_asked_for_is_answered_when_it_is_complete(
 ) -> None:
     asked = user.submit(ControlClient(store).ask, "checkpoint")
     job.do(lambda: job.core.complete(1))
-    assert asked.result(5) == Reply(Outcome.DONE, "checkpoint 1 completed", 1)
+    assert asked.result(60) == Reply(Outcome.DONE, "checkpoint 1 completed", 1)
 
 
 def test_stopping_is_answered_when_the_job_is_over(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
@@ -65,7 +65,7 @@ def test_stopping_is_answered_when_the_job_is_over(job: Job, store: JobStore, us
     assert not asked.done()
     job.do(lambda: job.core.tell(job.core.strangers_aborted()))
     job.server.close()
-    assert asked.result(5) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
+    assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
     assert store.read_control() is None
 
 
@@ -73,7 +73,7 @@ def test_a_savepoint_does_not_stop_the_job(job: Job, store: JobStore, user: Thre
     asked = user.submit(ControlClient(store).ask, "savepoint")
     job.do(lambda: job.core.complete(1))
     job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
-    assert asked.result(5) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
+    assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
 
 
 def test_cancelling_is_answered_at_the_end(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
@@ -81,7 +81,7 @@ def test_cancelling_is_answered_at_the_end(job: Job, store: JobStore, user: Thre
     job.do(job.core.burn)
     job.do(lambda: job.core.tell(job.core.strangers_aborted()))
     job.server.close()
-    assert asked.result(5) == Reply(Outcome.DONE, "the job is cancelled; its checkpoints are deleted")
+    assert asked.result(60) == Reply(Outcome.DONE, "the job is cancelled; its checkpoints are deleted")
 
 
 def test_holding_and_releasing_go_to_the_core(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
@@ -93,7 +93,7 @@ def test_holding_and_releasing_go_to_the_core(job: Job, store: JobStore, user: T
         job.asked.clear()
         asked = user.submit(ControlClient(store).ask, command, checkpoint=1)
         job.do(lambda held=held: job.core.tell(e.HoldSet(ME, CheckpointId(1), held)))  # type: ignore[misc]
-        assert asked.result(5).outcome is Outcome.DONE
+        assert asked.result(60).outcome is Outcome.DONE
 
 
 def test_a_request_that_is_none_is_refused(job: Job, store: JobStore) -> None:
@@ -110,9 +110,9 @@ def test_nobody_waits_longer_than_he_said(job: Job, store: JobStore) -> None:
 
 def test_whoever_waits_hears_when_the_process_ends(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
     asked = user.submit(ControlClient(store).ask, "checkpoint")
-    assert job.asked.wait(5)
+    assert job.asked.wait(60)
     job.server.close()
-    assert asked.result(5) == Reply(Outcome.FAILED, "the job's process is ending")
+    assert asked.result(60) == Reply(Outcome.FAILED, "the job's process is ending")
     with pytest.raises(NotRunning, match="job orders is not running here"):
         ControlClient(store).ask("checkpoint")
 
@@ -174,7 +174,8 @@ def test_closing_leaves_the_address_of_who_leads_by_now(job: Job, store: JobStor
     assert there["token"] == "another"  # noqa: S105 - not a secret
 
 
-def test_too_many_at_once_are_turned_away(job: Job, store: JobStore) -> None:
+def test_too_many_at_once_are_turned_away(job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LINE_S", 60.0)
     assert job.server is not None
     there = store.read_control()
     assert there is not None

@@ -144,7 +144,7 @@ def test_a_job_does_not_begin_without_its_servers_topics_and_tables_and_says_so_
     begun = time.monotonic()
     with pytest.raises(kind) as raised:
         hg.run_job(job, None, events.append, spark)
-    assert time.monotonic() - begun < 30  # of which ten are for the server, the rest for Spark on a busy machine
+    assert time.monotonic() - begun < 120  # of which ten are for the server, the rest for Spark on a busy machine
     assert events == []
     line = str(raised.value)
     assert "\n" not in line

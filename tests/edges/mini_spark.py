@@ -17,7 +17,7 @@ from headgate.core.ids import NO_BATCH, Batch
 from tests.edges.spark_files import commit, metadata, offsets
 
 Hook = Callable[[Any, int], None]
-WAIT_S = 5.0
+WAIT_S = 60.0
 
 
 class MiniSpark:

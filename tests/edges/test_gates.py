@@ -14,7 +14,7 @@ from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, TaskId
 READER, OTHER = TaskId("reader"), TaskId("other")
 LEFT, RIGHT = ChannelId("reader.0"), ChannelId("reader.1")
 FIRST, SECOND = Generation(1), Generation(2)
-LONG_MS = 20_000
+LONG_MS = 120_000
 """Longer than any test waits for something that comes."""
 
 
@@ -54,7 +54,7 @@ class Asking(threading.Thread):
         self.answer = self._planner.through(self._wait_ms)
 
     def hears(self) -> Batch | None:
-        self.join(5)
+        self.join(60)
         assert not self.is_alive(), "it still waits"
         return self.answer
 
@@ -93,10 +93,11 @@ def test_an_opening_that_changes_nothing_wakes_nobody(gates: Gates) -> None:
     asking = planner(gates)
     gates.open(FIRST, LEFT, READER, Batch(5))
     asking.through(0)
-    waiting = Asking(asking, wait_ms=150)
+    waiting = Asking(asking)
     gates.open(FIRST, LEFT, READER, Batch(5))
     time.sleep(0.05)
     assert waiting.is_alive()
+    gates.release(FIRST, READER)
     assert waiting.hears() == 5
 
 
@@ -109,12 +110,14 @@ def test_who_waits_at_one_channel_is_woken_by_another_of_the_same_task(gates: Ga
 
 
 def test_other_tasks_and_other_generations_are_not_woken(gates: Gates) -> None:
-    other = Asking(planner(gates, ChannelId("other.0"), OTHER), wait_ms=200)
-    later = Asking(planner(gates, LEFT, READER, generation=2), wait_ms=200)
+    other = Asking(planner(gates, ChannelId("other.0"), OTHER))
+    later = Asking(planner(gates, LEFT, READER, generation=2))
     gates.open(FIRST, LEFT, READER, Batch(7))
     time.sleep(0.05)
     assert other.is_alive()
     assert later.is_alive()
+    gates.release(FIRST, OTHER)
+    gates.release(SECOND, READER)
     assert (other.hears(), later.hears()) == (NO_BATCH, NO_BATCH)
 
 
@@ -146,7 +149,7 @@ def test_a_driver_that_has_ended_leaves_nobody_listening() -> None:
     listening = [thread for thread in threading.enumerate() if thread.name == "headgate-gates"]
     gates.close()
     for thread in listening:
-        thread.join(5)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in listening), "somebody listens at a socket that is closed"
     with pytest.raises(OSError, match="No such file"):
         planner(gates).through(0)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import pyspark
 import pytest
 
 from headgate.task.session import JAR, NEEDED
+from services.processes import family
+from services.server import wait_until
 
 ROOT = Path(__file__).parents[2]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -71,7 +72,7 @@ def in_spark(work: Path) -> str:
     }
     script = Path(__file__).with_name("in_spark.py")
     done = subprocess.run(
-        [sys.executable, script, work], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, script, work], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()[-1]
@@ -172,7 +173,4 @@ def test_a_session_of_the_users_own_is_taken_and_its_jvm_dies_with_the_process()
     assert lines[:2] == [f"True {2**31 - 1}", "true"]
     assert lines[2] == """["the Spark session uses Hadoop's own local file system, which"] True"""
     jvm = int(lines[3])
-    end = time.monotonic() + 30
-    while Path(f"/proc/{jvm}").exists() and "Z" not in Path(f"/proc/{jvm}/stat").read_text().split(")")[1][:3]:
-        assert time.monotonic() < end, "the JVM outlives its process"
-        time.sleep(0.05)
+    wait_until(lambda: family(jvm) == [], 60, "the end of the JVM, which outlives its process")

@@ -1,6 +1,7 @@
 """The planner and the reader of a log directory, as Spark calls them, without Spark."""
 
 import json
+import os
 import pickle
 import time
 from collections.abc import Iterator
@@ -376,6 +377,7 @@ def test_a_directory_that_has_settled_is_not_listed_again_until_it_changes(
         return really(directory)
 
     monkeypatch.setattr(listing, "finished", finished)
+    os.utime(tmp_path, (1_000, 1_000))  # so that the next file surely changes its time stamp
     seen = listing.Listing(str(tmp_path))
     assert seen.names() == seen.names() == ["a"]
     assert len(listed) == 2  # so soon after a change, another one could have the same time stamp

@@ -31,6 +31,6 @@ def end_jvm() -> None:
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
-        process.wait(30)
+        process.wait(300)
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -4,21 +4,31 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.demo.audit import audit
+from services.processes import kill_family
 
 ROWS = 12_000
+RUN_S = 900
 
 
-def demo(directory: Path, *arguments: str) -> "subprocess.Popen[str]":
+@contextmanager
+def demo(directory: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A demo that runs, and is not left running."""
     command = [sys.executable, "-m", "headgate", "demo", "--rows", str(ROWS), "--directory", str(directory), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            kill_family(process.pid)
 
 
 def test_the_demo_is_killed_and_nothing_is_lost_or_duplicated(tmp_path: Path) -> None:
-    process = demo(tmp_path / "demo", "--json")
-    told, _ = process.communicate(timeout=300)
+    with demo(tmp_path / "demo", "--json") as process:
+        told, _ = process.communicate(timeout=RUN_S)
     assert process.returncode == 0, told
     story = json.loads(told)
     assert story["kills"] == 1
@@ -30,16 +40,16 @@ def test_the_demo_is_killed_and_nothing_is_lost_or_duplicated(tmp_path: Path) ->
 
 
 def test_a_real_loss_makes_the_demo_exit_1(tmp_path: Path) -> None:
-    process = demo(tmp_path / "demo")
-    stolen = None
-    deadline = time.monotonic() + 200
-    while stolen is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-        stolen = next((tmp_path / "demo" / "alerts").glob("*.json"), None)
-    assert stolen is not None
-    rows = len(stolen.read_text(encoding="utf-8").splitlines())
-    stolen.unlink()
-    told, _ = process.communicate(timeout=300)
+    with demo(tmp_path / "demo") as process:
+        stolen = None
+        deadline = time.monotonic() + RUN_S
+        while stolen is None and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.05)
+            stolen = next((tmp_path / "demo" / "alerts").glob("*.json"), None)
+        assert stolen is not None
+        rows = len(stolen.read_text(encoding="utf-8").splitlines())
+        stolen.unlink()
+        told, _ = process.communicate(timeout=RUN_S)
     assert process.returncode == 1, told
     assert f"{rows} lost, 0 duplicated" in told.splitlines()[-1]
     assert told.splitlines()[-1].strip().startswith("alerts  NOT exactly once")

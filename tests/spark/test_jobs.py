@@ -42,19 +42,30 @@ def after(count: int) -> Callable[[Line], bool]:
     return wanted
 
 
-def asking(directory: Path, command: str, when: Callable[[Line], bool]) -> tuple[Callable[[Line], None], list[Reply]]:
-    """Something to be told of events, which asks the running job for something once, and the answers it gets."""
-    replies: list[Reply] = []
+ANSWER_S = 300
+
+
+def asking(
+    directory: Path, command: str, when: Callable[[Line], bool]
+) -> tuple[Callable[[Line], None], Callable[[], list[Reply]]]:
+    """Something to be told of events, which asks the running job for something once, and what waits for the answers."""
+    heard: list[Reply] = []
     asked = threading.Event()
 
     def ask() -> None:
         store = JobStore.find(open_store(str(directory / "storage")), "job")
-        replies.append(ControlClient(store).ask(command))
+        heard.append(ControlClient(store).ask(command))
+
+    asker = threading.Thread(target=ask)
 
     def on_event(line: Line) -> None:
         if not asked.is_set() and when(line):
             asked.set()
-            threading.Thread(target=ask).start()
+            asker.start()
+
+    def replies() -> list[Reply]:
+        asker.join(ANSWER_S)
+        return heard
 
     return on_event, replies
 
@@ -110,7 +121,7 @@ def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, t
     job = build("fork", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     result = hg.run_job(job, None, on_event, spark)
     assert result.ending == "stopped"
-    assert [reply.outcome.value for reply in replies] == ["done"]
+    assert [reply.outcome.value for reply in replies()] == ["done"]
     assert verdict("fork", tmp_path, ROWS) != {}
     result, _ = run(spark, "fork", tmp_path, batches=30)
     assert result.ending == "finished"
@@ -124,7 +135,7 @@ def savepoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     on_event, replies = asking(directory, "stop", after(2))
     job = build("diamond", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", unaligned=True)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
-    made = directory / "storage" / "job" / "savepoints" / str(replies[0].checkpoint)
+    made = directory / "storage" / "job" / "savepoints" / str(replies()[0].checkpoint)
     moved = tmp_path_factory.mktemp("elsewhere") / "kept"
     shutil.move(made, moved)
     return directory, moved
@@ -155,7 +166,7 @@ def test_keyed_state_is_carried_to_another_place_and_goes_on(spark: SparkSession
     job = build("keyed", str(first), rows=ROWS, slow_ms=50, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     kept = tmp_path / "kept"
-    shutil.move(first / "storage" / "job" / "savepoints" / str(replies[0].checkpoint), kept)
+    shutil.move(first / "storage" / "job" / "savepoints" / str(replies()[0].checkpoint), kept)
     shutil.rmtree(first / "storage")
     result, _ = run(spark, "keyed", second, options=hg.Options(restore_from=str(kept)), **settings)
     assert result.ending == "finished"

@@ -119,7 +119,7 @@ def test_nothing_is_lost_or_doubled_when_executors_are_killed_five_times(tmp_pat
             os.kill(rng.choice(executors), signal.SIGKILL)
             kills += 1
         time.sleep(1 + 2 * rng.random())
-    assert job.end(300) == 0, job.tail()
+    assert job.end() == 0, job.tail()
     assert kills == 5
     assert verdict("fork", tmp_path, ROWS) == {}
 

@@ -29,7 +29,7 @@ class Read(NamedTuple):
 def read(kafka: Kafka, topic: str, *, isolation: str = "read_committed") -> list[Read]:
     """All that can be read once what was ended has come to readers, by partition and offset."""
     security = {key: str(value) for key, value in kafka.client.items() if key != "bootstrap.servers"}
-    with Client(kafka.servers, security) as client:
+    with Client(kafka.servers, security, READ_SECONDS) as client:
         wait_until(lambda: not client.list_transactions("", ON_THE_WAY), READ_SECONDS, "transactions to be over")
     consumer = Consumer(
         {

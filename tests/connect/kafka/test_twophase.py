@@ -19,6 +19,7 @@ from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, cont
 from services.kafka import Kafka
 from services.server import free_port, wait_until
 from tests.connect.kafka.numbers import Numbers, numbers, topic_of, visible
+from tests.connect.kafka.reading import READ_SECONDS
 
 
 @pytest.fixture
@@ -48,6 +49,8 @@ class TestWithoutNet(TestWithNet):
 
 
 Open = Callable[[Numbers], Numbers]
+SHORT_S = 8
+"""Long enough to write and seal on a busy machine, and soon over."""
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
 def ids(kafka: Kafka, topic: str, *states: str) -> list[str]:
     """The ids of the sink, which has the topic for a prefix."""
-    with Client(kafka.servers) as client:
+    with Client(kafka.servers, timeout_s=READ_SECONDS) as client:
         return [each.transactional_id for each in client.list_transactions(f"{topic}.", states)]
 
 
@@ -72,7 +75,7 @@ def expire(kafka: Kafka, transactional_ids: Sequence[str]) -> None:
     """Wait until the broker has given up these transactions."""
 
     def given_up() -> bool:
-        with Client(kafka.servers) as client:
+        with Client(kafka.servers, timeout_s=READ_SECONDS) as client:
             found = client.describe(transactional_ids).values()
         return all(each.state == "CompleteAbort" for each in found)
 
@@ -82,7 +85,7 @@ def expire(kafka: Kafka, transactional_ids: Sequence[str]) -> None:
 def test_what_the_broker_has_given_up_is_written_anew_from_the_net_once(
     kafka: Kafka, topic: str, spark: SparkSession, opened: Open
 ) -> None:
-    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    sink = opened(numbers(kafka, topic, timeout_s=SHORT_S, downtime_s=0))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     expire(kafka, ids(kafka, topic, "Ongoing"))
@@ -102,7 +105,7 @@ def test_an_executor_whose_answer_is_lost_writes_anew_once_more_and_the_rows_are
         return [work(item) for item in items for _ in range(2)]
 
     monkeypatch.setattr(twophase, "on_executors", twice)
-    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    sink = opened(numbers(kafka, topic, timeout_s=SHORT_S, downtime_s=0))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     expire(kafka, ids(kafka, topic, "Ongoing"))
@@ -113,7 +116,7 @@ def test_an_executor_whose_answer_is_lost_writes_anew_once_more_and_the_rows_are
 def test_without_a_net_a_seal_of_what_the_broker_has_given_up_fails(
     kafka: Kafka, topic: str, spark: SparkSession, opened: Open
 ) -> None:
-    sink = opened(numbers(kafka, topic, net=False, timeout_s=2, downtime_s=0))
+    sink = opened(numbers(kafka, topic, net=False, timeout_s=SHORT_S, downtime_s=0))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     expire(kafka, ids(kafka, topic, "Ongoing"))
@@ -127,7 +130,7 @@ def test_without_a_net_a_seal_of_what_the_broker_has_given_up_fails(
 def test_a_file_of_the_net_that_is_gone_when_it_is_needed_is_missed(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, opened: Open
 ) -> None:
-    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    sink = opened(numbers(kafka, topic, timeout_s=SHORT_S, downtime_s=0))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     expire(kafka, ids(kafka, topic, "Ongoing"))
@@ -142,7 +145,7 @@ def test_a_file_of_the_net_that_is_gone_when_it_is_needed_is_missed(
 def test_a_lost_transaction_of_long_ago_whose_marker_may_be_forgotten_is_not_guessed_at(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, opened: Open
 ) -> None:
-    sink = opened(numbers(kafka, topic, timeout_s=2, downtime_s=0))
+    sink = opened(numbers(kafka, topic, timeout_s=SHORT_S, downtime_s=0))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     expire(kafka, ids(kafka, topic, "Ongoing"))

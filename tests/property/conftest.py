@@ -1,6 +1,0 @@
-"""Every run draws the same examples, so that a red run is red again, here and in CI."""
-
-from hypothesis import settings
-
-settings.register_profile("headgate", derandomize=True, deadline=None, database=None, max_examples=150)
-settings.load_profile("headgate")
