@@ -1,4 +1,4 @@
-"""A Kafka broker: one node in KRaft mode, from Maven's jars.
+"""Kafka brokers: nodes in KRaft mode, each broker and controller in one, from Maven's jars.
 
 One rule: what is small for a test (threads, internal partitions, heap, waits) is set here; how records, transactions
 and groups behave stays as Kafka ships it, but for a longer maximum of the transaction timeout.
@@ -8,7 +8,8 @@ import base64
 import socket
 import subprocess
 import uuid
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -25,24 +26,16 @@ Mechanism = Literal["PLAIN", "SCRAM-SHA-256"]
 
 _FIXED = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "INTERNAL",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.max.timeout.ms": str(7 * 24 * 60 * 60 * 1000),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # A broker that is paused or waits for a processor is not declared gone. A killed one is, by `FencingController`.
-    "broker.session.timeout.ms": str(60 * 60 * 1000),
-    # One node holds each internal topic alone, in few partitions.
+    # Internal topics have few partitions.
     "offsets.topic.num.partitions": "4",
-    "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
@@ -50,12 +43,64 @@ _FIXED = {
 }
 
 
-class Kafka(Server):
-    """A broker on the loopback.
+_ALONE = {
+    # A broker that is paused or waits for a processor is not declared gone. A killed one is, by `FencingController`.
+    "broker.session.timeout.ms": str(60 * 60 * 1000),
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+class Brokers(ABC):
+    """What a client sees of a cluster, of one node or of many."""
+
+    @property
+    @abstractmethod
+    def servers(self) -> str:
+        """Where clients find the brokers: ``host:port``, with commas between them."""
+
+    @property
+    @abstractmethod
+    def client(self) -> dict[str, str]:
+        """The settings with which a librdkafka client reaches the brokers as the super user."""
+
+    @property
+    @abstractmethod
+    def replicas(self) -> int:
+        """How many brokers hold each partition."""
+
+    def admin(self) -> AdminClient:
+        """An administrator's client, as the super user."""
+        return AdminClient({**self.client, "log_level": "0", "socket.timeout.ms": "10000"})
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str | int) -> None:
+        """Make a topic, and return when each of its partitions has a leader.
+
+        Settings may be written with underscores: ``max_message_bytes=1000``.
+        """
+        admin = self.admin()
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=self.replicas, config=settings)
+        admin.create_topics([topic], operation_timeout=60)[name].result(60)
+        wait_until(lambda: _leaders(admin, name) == partitions, 60, f"leaders of the topic {name}")
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and return when the brokers know it no more."""
+        admin = self.admin()
+        admin.delete_topics([name], operation_timeout=60)[name].result(60)
+        wait_until(lambda: name not in admin.list_topics(timeout=10).topics, 60, f"the end of the topic {name}")
+
+
+class Kafka(Server, Brokers):
+    """A broker on the loopback, alone unless it joins others before its first start.
 
     Args:
         directory: its data, settings and log.
         port: the port for clients; a free one when not given.
+        node: its number among those that it joins.
         sasl: the mechanism with which clients must say who they are; none when not given.
         user: the super user. `client` uses it.
         password: the super user's password.
@@ -74,6 +119,7 @@ class Kafka(Server):
         directory: Path | str,
         *,
         port: int | None = None,
+        node: int = 1,
         sasl: Mechanism | None = None,
         user: str = "admin",
         password: str = "admin-secret",  # noqa: S107 - a broker that lives for one test
@@ -93,8 +139,16 @@ class Kafka(Server):
         self.certificates = Certificates(self.directory / "tls") if tls else None
         self._data = self.directory / "data"
         self._properties = dict(properties or {})
+        self._node = node
+        self._cluster = _new_cluster_id()
+        self._voters = [self]
         self._internal_port = free_port()
         self._controller_port = free_port()
+
+    def join(self, others: "Sequence[Kafka]") -> None:
+        """Be one node of a cluster; the first of the others, who may be this one, names it."""
+        self._cluster = others[0]._cluster  # noqa: SLF001 - one of us
+        self._voters = list(others)
 
     @property
     def servers(self) -> str:
@@ -105,6 +159,11 @@ class Kafka(Server):
     def client(self) -> dict[str, str]:
         """The settings with which a librdkafka client reaches the broker as the super user."""
         return self.client_of(self.user)
+
+    @property
+    def replicas(self) -> int:
+        """One, or three where there are as many nodes."""
+        return min(3, len(self._voters))
 
     def client_of(self, user: str) -> dict[str, str]:
         """The settings with which a librdkafka client reaches the broker as this user."""
@@ -121,27 +180,6 @@ class Kafka(Server):
             settings["ssl.ca.location"] = str(self.certificates.authority)
         return settings
 
-    def admin(self) -> AdminClient:
-        """An administrator's client, as the super user."""
-        return AdminClient({**self.client, "log_level": "0", "socket.timeout.ms": "10000"})
-
-    def create_topic(self, name: str, partitions: int = 1, **config: str | int) -> None:
-        """Make a topic, and return when each of its partitions has a leader.
-
-        Settings may be written with underscores: ``max_message_bytes=1000``.
-        """
-        admin = self.admin()
-        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        admin.create_topics([topic], operation_timeout=60)[name].result(60)
-        wait_until(lambda: _leaders(admin, name) == partitions, 60, f"leaders of the topic {name}")
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic, and return when the broker knows it no more."""
-        admin = self.admin()
-        admin.delete_topics([name], operation_timeout=60)[name].result(60)
-        wait_until(lambda: name not in admin.list_topics(timeout=10).topics, 60, f"the end of the topic {name}")
-
     def ports(self) -> tuple[int, ...]:
         """For clients, for the broker itself, and for the controller."""
         return self.port, self._internal_port, self._controller_port
@@ -152,7 +190,7 @@ class Kafka(Server):
             self.certificates.make()
         settings = self.directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
-        if was_killed(self._data):
+        if self._alone and was_killed(self._data):
             with FencingController(self.directory, self._data, self._controller_port) as controller:
                 controller.kill()
         if not (self._data / "meta.properties").exists():
@@ -174,9 +212,7 @@ class Kafka(Server):
         )
 
     def _format(self, settings: Path) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # A dash at the front would be read as an option.
-        arguments = ["format", "--cluster-id", cluster.replace("-", "_"), "--config", str(settings)]
+        arguments = ["format", "--cluster-id", self._cluster, "--config", str(settings)]
         if self.sasl == "SCRAM-SHA-256":
             for user, password in self.users.items():
                 arguments += ["--add-scram", f"SCRAM-SHA-256=[name={user},password={password}]"]
@@ -196,6 +232,10 @@ class Kafka(Server):
         return LOG_SETTINGS, f"-Djava.io.tmpdir={self.directory}"
 
     @property
+    def _alone(self) -> bool:
+        return len(self._voters) == 1
+
+    @property
     def _protocol(self) -> str:
         secure = "SSL" if self.certificates is not None else "PLAINTEXT"
         return secure if self.sasl is None else f"SASL_{secure}"
@@ -204,10 +244,15 @@ class Kafka(Server):
         client, internal, controller = (f"{HOST}:{port}" for port in self.ports())
         settings = {
             **_FIXED,
+            **(_ALONE if self._alone else {}),
+            "node.id": str(self._node),
             "listeners": f"CLIENT://{client},INTERNAL://{internal},CONTROLLER://{controller}",
             "advertised.listeners": f"CLIENT://{client},INTERNAL://{internal}",
             "listener.security.protocol.map": f"CLIENT:{self._protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.quorum.voters": f"1@{controller}",
+            "controller.quorum.voters": ",".join(
+                f"{each._node}@{HOST}:{each._controller_port}"  # noqa: SLF001 - one of us
+                for each in self._voters
+            ),
             "log.dirs": str(self._data),
         }
         if self.certificates is not None:
@@ -232,6 +277,11 @@ class Kafka(Server):
             return f"{package}.scram.ScramLoginModule required;"
         users = " ".join(f'user_{user}="{password}"' for user, password in self.users.items())
         return f"{package}.plain.PlainLoginModule required {users};"
+
+
+def _new_cluster_id() -> str:
+    # A dash at the front would be read as an option.
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 
 def _leaders(admin: AdminClient, topic: str) -> int:

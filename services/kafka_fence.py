@@ -6,7 +6,7 @@ A node that is broker and controller in one starts with the old metadata, in whi
 transaction coordinator then takes up decided transactions before the broker accepts connections, and when the
 controller at last declares the old broker gone, the coordinator takes the partitions without a leader for deleted
 ones, skips their markers, and calls the transactions complete: readers of committed records wait for ever. In a
-cluster a controller that lives on should have fenced the broker before it comes back, which was not tried. So here a
+cluster the controllers that live on let a broker back in only after its old self was declared gone. So here a
 controller alone does that first.
 """
 

@@ -5,7 +5,7 @@ One rule: every request may be repeated. So whatever broke or was busy is asked 
 
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headgate.connect.kafka import requests
@@ -89,15 +89,19 @@ class Cluster:
         return self.ask((broker.host, broker.port), call, deadline)
 
     def ask_any(self, call: Call[T], deadline: Deadline) -> T:
-        """Ask whoever answers first."""
-        candidates = list(dict.fromkeys((*self._connections, *self._bootstrap)))
-        failures = []
-        for number, address in enumerate(candidates):
+        """Ask one broker after the other, until one answers."""
+        return self.ask_first([(each, call) for each in (*self._connections, *self._bootstrap)], deadline)
+
+    def ask_first(self, calls: Iterable[tuple[Address, Call[T]]], deadline: Deadline) -> T:
+        """Ask these brokers one after the other, each what is for it, until one answers."""
+        candidates = dict(calls)
+        failure: Unreachable | None = None
+        for number, (address, call) in enumerate(candidates.items()):
             try:
                 return self.ask(address, call, deadline.part(len(candidates) - number))
-            except Unreachable as failure:
-                failures.append(failure)
-        raise failures[-1]
+            except Unreachable as problem:
+                failure = problem
+        raise failure or Unfinished("Kafka names no broker")
 
     def ask(self, address: Address, call: Call[T], deadline: Deadline) -> T:
         """Ask one broker."""

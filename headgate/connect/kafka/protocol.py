@@ -239,15 +239,21 @@ class Client:
         self._cluster.until_done(attempt)
 
     def broker_config(self, name: str) -> str | None:
-        """A setting of a broker, as it is in force. None if there is no such setting, or it is secret."""
+        """A setting of the brokers, as it is in force at the first of them who answers.
+
+        None if there is no such setting, or it is secret.
+        """
 
         def attempt(deadline: Deadline) -> str | None:
             brokers, _ = self._cluster.ask_any(inquiries.metadata([]), deadline)
-            if not brokers:
-                raise Unfinished("Kafka names no broker")
-            broker = brokers[0]
-            call = inquiries.describe_config(inquiries.BROKER_RESOURCE, str(broker.node), name)
-            return _setting(name, self._cluster.ask((broker.host, broker.port), call, deadline))
+            calls = [
+                (
+                    (each.host, each.port),
+                    inquiries.describe_config(inquiries.BROKER_RESOURCE, str(each.node), name),
+                )
+                for each in brokers
+            ]
+            return _setting(name, self._cluster.ask_first(calls, deadline))
 
         return self._cluster.until_done(attempt)
 

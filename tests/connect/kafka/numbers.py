@@ -10,7 +10,7 @@ from headgate.connect.kafka.target import Target
 from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
 from headgate.sink.api import Attempt
 from headgate.sink.contract import Row
-from services.kafka import Kafka
+from services.kafka import Brokers
 from tests.connect.kafka.reading import read
 
 
@@ -22,7 +22,7 @@ def as_kafka_rows(dataframe: DataFrame) -> DataFrame:
     return dataframe.selectExpr("CAST(number AS STRING) AS key", "to_json(struct(number, writer)) AS value")
 
 
-def visible(kafka: Kafka, topic: str) -> list[Row]:
+def visible(kafka: Brokers, topic: str) -> list[Row]:
     values = [json.loads(message.value or b"") for message in read(kafka, topic)]
     return [(int(value["number"]), str(value["writer"])) for value in values]
 
@@ -35,7 +35,13 @@ class Numbers(TwoPhaseKafkaSink):
 
 
 def numbers(
-    kafka: Kafka, topic: str, *, net: bool = True, timeout_s: float = 900, max_open: int = 100, downtime_s: float = 300
+    kafka: Brokers,
+    topic: str,
+    *,
+    net: bool = True,
+    timeout_s: float = 900,
+    max_open: int = 100,
+    downtime_s: float = 300,
 ) -> Numbers:
     target = Target(kafka.servers, topic, topic, int(timeout_s * 1000))
     return Numbers(target, downtime_ms=int(downtime_s * 1000), net=net, lanes=None, max_open=max_open)

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
 from headgate.connect.kafka.protocol import Client
-from services.kafka import Kafka
+from services.kafka import Brokers, Kafka
 from services.server import wait_until
 
 READ_SECONDS = 60.0
@@ -26,7 +26,7 @@ class Read(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-def read(kafka: Kafka, topic: str, *, isolation: str = "read_committed") -> list[Read]:
+def read(kafka: Brokers, topic: str, *, isolation: str = "read_committed") -> list[Read]:
     """All that can be read once what was ended has come to readers, by partition and offset."""
     security = {key: str(value) for key, value in kafka.client.items() if key != "bootstrap.servers"}
     with Client(kafka.servers, security, READ_SECONDS) as client:

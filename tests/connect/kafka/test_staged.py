@@ -19,7 +19,7 @@ from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import Attempt, SinkContext, TwoPhaseSink
 from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
 from headgate.sink.staging import Staging
-from services.kafka import Kafka
+from services.kafka import Brokers, Kafka
 from services.server import wait_until
 from tests.connect.kafka.numbers import as_kafka_rows, topic_of, visible
 from tests.connect.kafka.reading import read
@@ -34,7 +34,7 @@ class StagedNumbers(StagedKafkaSink):
         super().invoke(attempt, as_kafka_rows(dataframe))
 
 
-def staged(kafka: Kafka, topic: str, *, lanes: int = 2) -> StagedNumbers:
+def staged(kafka: Brokers, topic: str, *, lanes: int = 2) -> StagedNumbers:
     return StagedNumbers(Target(kafka.servers, topic, "hg", 900_000), lanes=lanes)
 
 
@@ -52,7 +52,7 @@ def topic(kafka: Kafka, tmp_path: Path) -> str:
 
 class TestStaged(TwoPhaseContract):
     @pytest.fixture(autouse=True)
-    def _broker(self, kafka: Kafka, topic: str) -> None:
+    def _broker(self, kafka: Brokers, topic: str) -> None:
         self.kafka = kafka
         self.topic = topic
 

@@ -16,7 +16,7 @@ from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
 from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
-from services.kafka import Kafka
+from services.kafka import Brokers, Kafka
 from services.server import free_port, wait_until
 from tests.connect.kafka.numbers import Numbers, numbers, topic_of, visible
 from tests.connect.kafka.reading import READ_SECONDS
@@ -33,7 +33,7 @@ class TestWithNet(TwoPhaseContract):
     net = True
 
     @pytest.fixture(autouse=True)
-    def _broker(self, kafka: Kafka, topic: str) -> None:
+    def _broker(self, kafka: Brokers, topic: str) -> None:
         self.kafka = kafka
         self.topic = topic
 
