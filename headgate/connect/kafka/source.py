@@ -32,6 +32,11 @@ if TYPE_CHECKING:  # The client is asked for where it is used.
 
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 SHOWN_MAX = 3
+ANSWER_MS = 30_000
+"""Java's client asks a broker that has died until this time is over, although another one leads by then. No shorter
+than it waits for a single answer."""
+ASKED_TIMES = 6
+"""So often, with a client that knows the brokers anew: an outage of three minutes fails no batch."""
 logger = logging.getLogger("headgate")
 
 
@@ -192,7 +197,7 @@ class KafkaSource(Source):
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - it reads what is there
         """Spark's own stream, held to what ``check`` has found."""
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.servers)
-        for name, value in for_java(self.options).items():
+        for name, value in {**self._patience, **for_java(self.options)}.items():
             reader = reader.option(f"kafka.{name}", value)
         settings: dict[str, str | int | None] = {
             "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
@@ -201,6 +206,7 @@ class KafkaSource(Source):
             "maxOffsetsPerTrigger": self.max_rows,
             "minPartitions": self.min_partitions,
             "groupIdPrefix": f"{self.group}-reader" if self.group else None,
+            "fetchOffset.numRetries": ASKED_TIMES,
             **self._begin(),
         }
         if self.pattern:
@@ -210,6 +216,12 @@ class KafkaSource(Source):
         for name, setting in settings.items():
             reader = reader if setting is None else reader.option(name, setting)
         return self._held(reader.load())
+
+    @property
+    def _patience(self) -> dict[str, str]:
+        """How long Spark waits for an answer, unless the user says how long."""
+        spoken_of = {"default.api.timeout.ms", "request.timeout.ms"} & set(self.options)
+        return {} if spoken_of else {"default.api.timeout.ms": str(ANSWER_MS)}
 
     def ended(self, offset: str) -> bool:
         """Whether every partition is read to where it ended when the source was first started."""

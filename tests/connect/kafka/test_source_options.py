@@ -140,3 +140,19 @@ def test_an_offset_of_something_else_is_refused() -> None:
 )
 def test_where_it_begins_is_said_as_spark_says_it(starting: Any, options: dict[str, Any]) -> None:
     assert source("a:1", topic="orders", starting=starting)._begin() == options
+
+
+@pytest.mark.parametrize(
+    ("options", "patience"),
+    [
+        ({}, {"default.api.timeout.ms": "30000"}),
+        ({"fetch.max.bytes": 1}, {"default.api.timeout.ms": "30000"}),
+        # Java's client takes no default that is shorter than the time for a single answer.
+        ({"request.timeout.ms": 40_000}, {}),
+        ({"default.api.timeout.ms": 5}, {}),
+    ],
+)
+def test_spark_is_told_how_long_to_ask_a_broker_unless_the_user_says(
+    options: dict[str, int], patience: dict[str, str]
+) -> None:
+    assert source("a:1", topic="orders", options=options)._patience == patience
