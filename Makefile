@@ -11,7 +11,7 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 	sys.exit("headgate needs Python 3.11 or newer; $(PYTHON) is %d.%d (choose with PYTHON=)" % sys.version_info[:2])
 
 # Options of the full run stay here and out of pyproject.toml, so that running one test by hand is plain.
-PYTEST_FLAGS := -n 3 --dist loadfile --no-loadscope-reorder --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+PYTEST_FLAGS := -n 2 --dist loadfile --no-loadscope-reorder --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .DEFAULT_GOAL := help
 .PHONY: help setup services demo example-etl example-sensors example-exercise test check bench lock clean

@@ -4,9 +4,13 @@ One rule: it works as long as most of its nodes live. Each node is a `Kafka` tha
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from services.kafka import Brokers, Kafka
 from services.server import ServiceError, wait_until
@@ -17,6 +21,8 @@ _PROPERTIES = {
     "broker.heartbeat.interval.ms": "1000",
     "min.insync.replicas": "2",
 }
+_ASKING = "services-start"
+_ASK_S = 30.0
 
 
 class KafkaCluster(Brokers):
@@ -57,12 +63,30 @@ class KafkaCluster(Brokers):
             120,
             "all brokers to be in the cluster",
         )
+        wait_until(lambda: self._coordinates(admin), 120, "coordinators of transactions and groups")
         return self
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str | int) -> None:
+        """As of any brokers, and return when every node knows of it: one may be late."""
+        super().create_topic(name, partitions, **config)
+        for node in self.nodes:
+            if node.running:
+                wait_until(partial(_knows, node, name), 60, f"{node.servers} to know of the topic {name}")
 
     def stop(self) -> None:
         """End all nodes. None is left when it returns."""
         with ThreadPoolExecutor(len(self.nodes)) as threads:
             list(threads.map(Kafka.kill, self.nodes))
+
+    def _coordinates(self, admin: AdminClient) -> bool:
+        """Whether transactions and groups have coordinators. The first ones to ask wait for internal topics."""
+        producer = Producer({**self.client, "transactional.id": _ASKING, "log_level": "0"})
+        try:
+            producer.init_transactions(_ASK_S)
+            admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(_ASKING)])[_ASKING].result(_ASK_S)
+        except KafkaException:
+            return False
+        return True
 
     def node_at(self, port: int) -> Kafka:
         """The node that answers clients at this port."""
@@ -82,3 +106,8 @@ class KafkaCluster(Brokers):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _knows(node: Kafka, topic: str) -> bool:
+    # A new client asks the only broker that it was told of.
+    return topic in node.admin().list_topics(timeout=10).topics

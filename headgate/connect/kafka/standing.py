@@ -3,6 +3,7 @@
 One rule: what would fail later is refused before anything runs, and says what to do.
 """
 
+import time
 from dataclasses import replace
 
 from headgate.connect.kafka.protocol import Client
@@ -12,6 +13,8 @@ from headgate.errors import InvalidOption, UserError
 
 LIMIT = "transaction.max.timeout.ms"
 TAKES = "max.message.bytes"
+HEARD_OF_S = 2.0
+"""Within this time every broker has heard of a topic."""
 
 
 def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:
@@ -19,7 +22,7 @@ def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> 
 
     Returns the target with how much it takes at once, if we may know.
     """
-    if client.metadata([target.topic]).missing:
+    if _is_missing(client, target.topic):
         raise InvalidOption(f"sink {sink}: Kafka at {target.servers} has no topic {target.topic}: create it first")
     limit = _limit(client)
     if limit is not None and target.timeout_ms > limit:
@@ -29,6 +32,16 @@ def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> 
         )
     client.init_producer(f"{owner}open", min(target.timeout_ms, limit or target.timeout_ms))
     return replace(target, takes=_takes(client, target.topic))
+
+
+def _is_missing(client: Client, topic: str) -> bool:
+    """Whether nobody knows of the topic. A broker may be late to hear of one that was made a moment ago."""
+    give_up = time.monotonic() + HEARD_OF_S
+    while client.metadata([topic]).missing:
+        if time.monotonic() > give_up:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def _limit(client: Client) -> int | None:

@@ -1,6 +1,7 @@
 """The two-phase Kafka sink: the contract, and what brokers, timeouts and strangers can do to it."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -247,6 +248,14 @@ def test_a_broker_that_is_killed_with_open_transactions_still_has_them(
     kafka.start()
     sink.commit(handle)
     compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
+def test_a_topic_that_is_made_at_the_last_moment_is_found(kafka: Kafka, tmp_path: Path, opened: Open) -> None:
+    name = topic_of(tmp_path)
+    late = threading.Timer(0.3, kafka.create_topic, [name])
+    late.start()
+    opened(numbers(kafka, name))
+    late.join()
 
 
 def test_a_timeout_that_does_not_cover_checkpoint_and_downtime_is_refused(
