@@ -4,16 +4,14 @@ One rule: the command does not begin before its watchdog is there, so there is n
 alone; and a start that is broken off, by Ctrl-C for example, leaves nothing.
 """
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from services.processes import family, kill_family
+from services.processes import Process, family, kill_family, kill_group
 
 
 class Leash:
@@ -44,10 +42,12 @@ class Leash:
             group=account,
             extra_groups=None if account is None else [],
         )
+        self._command: Process | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         try:
+            self._command = family(self.process.pid)[0]
             self._watchdog = subprocess.Popen(
-                [sys.executable, "-m", "services.watchdog", *(str(part) for part in family(self.process.pid)[0])],
+                [sys.executable, "-m", "services.watchdog", *(str(part) for part in self._command)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -67,8 +67,8 @@ class Leash:
     def release(self) -> None:
         """Wait for the command's end, kill what is left of its group, and end the watchdog."""
         self.process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self._command is not None:
+            kill_group(self._command)
         if self._watchdog is not None:
             self._watchdog.kill()
             self._watchdog.communicate()

@@ -72,6 +72,14 @@ def send(processes: Iterable[Process], number: signal.Signals) -> None:
                 os.kill(process.pid, number)
 
 
+def kill_group(leader: Process) -> None:
+    """End what is left of a process's group with SIGKILL, unless its number is somebody else's by now."""
+    found = _look(leader.pid)
+    if found is None or found.process == leader:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader.pid, signal.SIGKILL)
+
+
 def kill_family(pid: int) -> list[Process]:
     """End the process and its descendants with SIGKILL, and tell which ones they were.
 

@@ -4,12 +4,9 @@ One rule: it waits for nothing but the end of its standard input, which the star
 Its two arguments are the command's `Process`.
 """
 
-import contextlib
-import os
-import signal
 import sys
 
-from services.processes import Process, kill_family
+from services.processes import Process, kill_family, kill_group
 
 
 def main() -> None:
@@ -18,8 +15,7 @@ def main() -> None:
     sys.stdin.read()
     if command.alive:
         kill_family(command.pid)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(command.pid, signal.SIGKILL)
+        kill_group(command)
 
 
 if __name__ == "__main__":

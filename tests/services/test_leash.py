@@ -12,7 +12,7 @@ import pytest
 
 from services import leash
 from services.leash import Leash
-from services.processes import kill_family
+from services.processes import Process, family, kill_family, kill_group
 from services.server import ROOT, wait_until
 from tests.services.processes import processes_that_know
 
@@ -89,6 +89,15 @@ def test_whenever_the_starting_process_ends_the_command_does(tmp_path: Path, num
             starter.send_signal(number)
         assert starter.returncode == -number
         wait_until(lambda: processes_that_know(tmp_path) == [], 30, "the end of the command")
+
+
+def test_a_group_whose_number_is_somebody_elses_by_now_is_left_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAIT], start_new_session=True) as other:
+        found = family(other.pid)[0]
+        kill_group(Process(other.pid, found.started - 1))
+        assert found.alive
+        kill_group(found)
+        assert other.wait(30) == -signal.SIGKILL
 
 
 def test_a_command_that_has_ended_is_released_without_a_word(tmp_path: Path) -> None:
