@@ -250,12 +250,17 @@ def test_a_broker_that_is_killed_with_open_transactions_still_has_them(
     compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
-def test_a_topic_that_is_made_at_the_last_moment_is_found(kafka: Kafka, tmp_path: Path, opened: Open) -> None:
+def test_a_topic_that_is_made_at_the_last_moment_is_found(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path, opened: Open
+) -> None:
     name = topic_of(tmp_path)
     late = threading.Timer(0.3, kafka.create_topic, [name])
     late.start()
-    opened(numbers(kafka, name))
+    sink = opened(numbers(kafka, name))
     late.join()
+    write(sink, spark, attempt(0))
+    sink.commit(seal(sink, 1, attempt(0)))
+    compare(visible(kafka, name), rows_of(attempt(0)))
 
 
 def test_a_timeout_that_does_not_cover_checkpoint_and_downtime_is_refused(
