@@ -9,9 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-
 from services.kafka import Brokers, Kafka
 from services.server import ServiceError, wait_until
 
@@ -21,8 +18,6 @@ _PROPERTIES = {
     "broker.heartbeat.interval.ms": "1000",
     "min.insync.replicas": "2",
 }
-_ASKING = "services-start"
-_ASK_S = 30.0
 
 
 class KafkaCluster(Brokers):
@@ -63,7 +58,6 @@ class KafkaCluster(Brokers):
             120,
             "all brokers to be in the cluster",
         )
-        wait_until(lambda: self._coordinates(admin), 120, "coordinators of transactions and groups")
         return self
 
     def create_topic(self, name: str, partitions: int = 1, **config: str | int) -> None:
@@ -77,16 +71,6 @@ class KafkaCluster(Brokers):
         """End all nodes. None is left when it returns."""
         with ThreadPoolExecutor(len(self.nodes)) as threads:
             list(threads.map(Kafka.kill, self.nodes))
-
-    def _coordinates(self, admin: AdminClient) -> bool:
-        """Whether transactions and groups have coordinators. The first ones to ask wait for internal topics."""
-        producer = Producer({**self.client, "transactional.id": _ASKING, "log_level": "0"})
-        try:
-            producer.init_transactions(_ASK_S)
-            admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(_ASKING)])[_ASKING].result(_ASK_S)
-        except KafkaException:
-            return False
-        return True
 
     def node_at(self, port: int) -> Kafka:
         """The node that answers clients at this port."""

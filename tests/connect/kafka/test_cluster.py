@@ -38,6 +38,10 @@ IDS = 12
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        # The first to ask for a coordinator waits for internal topics, which takes long on a busy machine.
+        with Client(cluster.servers, timeout_s=SECONDS) as client:
+            client.init_producer("tests-start", 60_000)
+            client.fetch_offsets("tests-start", [])
         yield cluster
 
 
