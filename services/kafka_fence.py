@@ -5,9 +5,9 @@ One rule: a broker that was killed starts as a follower of what stands in the me
 A node that is broker and controller in one starts with the old metadata, in which it still leads its partitions. Its
 transaction coordinator then takes up decided transactions before the broker accepts connections, and when the
 controller at last declares the old broker gone, the coordinator takes the partitions without a leader for deleted
-ones, skips their markers, and calls the transactions complete: readers of committed records wait for ever. In a
-cluster the controllers that live on let a broker back in only after its old self was declared gone. So here a
-controller alone does that first.
+ones, skips their markers, and calls the transactions complete: readers of committed records wait for ever. On
+three nodes that was not seen: a killed broker is back after its old self was declared gone. So here a controller
+alone declares that first.
 """
 
 import re

@@ -36,7 +36,7 @@ ANSWER_MS = 30_000
 """Java's client asks a broker that has died until this time is over, although another one leads by then. No shorter
 than it waits for a single answer."""
 ASKED_TIMES = 6
-"""So often, with a client that knows the brokers anew: an outage of three minutes fails no batch."""
+"""So often, each time with a new client. Together as long as Spark's three times with a minute each."""
 logger = logging.getLogger("headgate")
 
 

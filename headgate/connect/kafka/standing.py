@@ -14,7 +14,7 @@ from headgate.errors import InvalidOption, UserError
 LIMIT = "transaction.max.timeout.ms"
 TAKES = "max.message.bytes"
 HEARD_OF_S = 2.0
-"""Within this time every broker has heard of a topic."""
+"""So long a broker may be late to hear of a topic."""
 
 
 def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:
