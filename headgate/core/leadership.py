@@ -223,7 +223,9 @@ def recovered(turn: Turn) -> None:
     state = turn.state
     if state.phase is not Phase.RECOVERING or any(sink.due for sink in state.sinks.values()):
         return
-    turn.state = evolve(state, phase=Phase.RUNNING, next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0))
+    fresh_ms = state.now_ms + (state.settings.interval_ms or 0)
+    due_ms = min(fresh_ms, state.next_trigger_ms or fresh_ms)
+    turn.state = evolve(state, phase=Phase.RUNNING, began_ms=state.now_ms, next_trigger_ms=due_ms)
     committing.abort_strangers(turn, state.generation)
     for start in state.starts:
         if not turn.state.tasks[start.task].ended:

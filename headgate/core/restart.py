@@ -2,6 +2,10 @@
 
 One rule: the class of the failure decides the level, the strategy decides the delay, and both only ever see what they
 are handed: no clock, and the jitter is drawn outside. A strategy's memory is a ``History``, kept in the job's state.
+
+Under exponential-delay each task has a history of its own, and the whole job one for when all of it goes back: what
+takes twelve tasks down at once is the first failure of each. Where failures are counted against a limit of the job
+(fixed-delay, failure-rate), there is one history.
 """
 
 from dataclasses import dataclass
@@ -143,8 +147,17 @@ def decide(
     history, delay_ms = _delay(strategy, history, now_ms, chance)
     if delay_ms is None:
         return history, GiveUp(f"{_name(strategy)} allows no further try: {failure.message}")
-    level = Level.JOB if failure.kind is FailureClass.INTERNAL or fruitless >= FRUITLESS_MAX else Level.TASK
-    return history, Restart(level, delay_ms)
+    return history, Restart(level_of(failure, fruitless), delay_ms)
+
+
+def level_of(failure: Failure, fruitless: int) -> Level:
+    """How much goes back after a failure, if it is tried again at all."""
+    return Level.JOB if failure.kind is FailureClass.INTERNAL or fruitless >= FRUITLESS_MAX else Level.TASK
+
+
+def is_alone(strategy: Strategy, failure: Failure, fruitless: int) -> bool:
+    """Whether a failure is answered from the history of its task, and not from that of the whole job."""
+    return isinstance(strategy, ExponentialDelay) and level_of(failure, fruitless) is Level.TASK
 
 
 def _delay(strategy: Strategy, history: History, now_ms: int, chance: float) -> tuple[History, int | None]:

@@ -162,6 +162,9 @@ class JobState:
     """At most ``coordinator.REQUESTS_MAX``."""
     next_id: CheckpointId = NO_CHECKPOINT
     next_trigger_ms: int = 0
+    """When the next periodic checkpoint is due. A restart does not put it off."""
+    began_ms: int = 0
+    """When this generation's tasks were started."""
     last_end_ms: int | None = None
     failures: int = 0
     """Failed checkpoints in a row."""
@@ -190,6 +193,9 @@ class JobState:
     strangers: tuple[SinkId, ...] = ()
     """Sinks that have not done so yet."""
     history: History = History()  # noqa: RUF009 - frozen
+    """Of restarts of the whole job."""
+    histories: Mapping[TaskId, History] = field(default_factory=dict)
+    """Of restarts of single tasks, where each has its own."""
     restart_at_ms: int | None = None
     resend_at_ms: int | None = None
     story: tuple[str, ...] = ()

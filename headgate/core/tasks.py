@@ -22,7 +22,7 @@ from headgate.core.events import (
 from headgate.core.evolve import evolve
 from headgate.core.ids import Batch, Run, TaskId
 from headgate.core.records import Boundary, Ending
-from headgate.core.restart import Failure, FailureClass, GiveUp, Level, Restart
+from headgate.core.restart import Failure, FailureClass, GiveUp, History, Level, Restart
 from headgate.core.settings import Mode
 from headgate.core.state import JobState, Phase, TaskState, Turn
 
@@ -125,16 +125,20 @@ def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
     """A query is dead: decide whether it, or the whole job, tries again."""
     state = turn.state
     task = state.tasks[name]
+    alone = restarts.is_alone(state.settings.restart, failure, task.fruitless)
     history, answer = restarts.decide(
         state.settings.restart,
-        state.history,
+        state.histories.get(name, History()) if alone else state.history,
         failure,
         now_ms=state.now_ms,
         chance=chance,
         fruitless=task.fruitless,
         skips=state.settings.mode is Mode.AT_MOST_ONCE,
     )
-    turn.state = evolve(state, history=history)
+    if alone:
+        turn.state = evolve(state, histories={**state.histories, name: history})
+    else:
+        turn.state = evolve(state, history=history)
     _say(turn, f"task {name} failed ({failure.kind.value}: {failure.message})", answer)
     match answer:
         case GiveUp():

@@ -6,7 +6,7 @@ One rule: whether to start a checkpoint now, and which, is decided in ``due`` an
 from dataclasses import dataclass
 
 from headgate.core import chain
-from headgate.core.ids import NO_CHECKPOINT, RequestId
+from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, RequestId
 from headgate.core.records import Kind
 from headgate.core.state import JobState, Phase
 
@@ -57,13 +57,28 @@ def clock_deadline(state: JobState) -> int | None:
         return _last_checkpoint(state)
     if settings.interval_ms is None or (any(ended) and not settings.checkpoints_after_finish):
         return None
+    deadline = state.next_trigger_ms
+    if deadline <= state.began_ms and not _has_moved(state):
+        deadline = state.began_ms + settings.interval_ms
     if settings.min_pause_ms == 0:
-        return state.next_trigger_ms
+        return deadline
     if state.pending or state.chain.queue:
         return None
     if state.last_end_ms is None:
-        return state.next_trigger_ms
-    return max(state.next_trigger_ms, state.last_end_ms + settings.min_pause_ms)
+        return deadline
+    return max(deadline, state.last_end_ms + settings.min_pause_ms)
+
+
+def _has_moved(state: JobState) -> bool:
+    """Whether any task has committed a batch since this generation began.
+
+    A checkpoint that fell due while the job went back waits for that: one that only repeats what the job went back to
+    would put the next one off for nothing.
+    """
+    return any(
+        state.tasks[start.task].boundary.batch > (start.snapshot.batch if start.snapshot else NO_BATCH)
+        for start in state.starts
+    )
 
 
 def _last_checkpoint(state: JobState) -> int | None:
