@@ -14,7 +14,7 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 PYTEST_FLAGS := -n 2 --dist loadfile --no-loadscope-reorder --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup services demo example-etl example-sensors example-exercise test check bench lock clean
+.PHONY: help setup services demo example-etl example-sensors example-exercise test prove check bench lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,21 @@ check: setup ## Lint, formatting and types
 
 test: check services ## Run check, then every test
 	@$(BIN)/pytest $(PYTEST_FLAGS)
+
+# The long campaigns, some hours in all; each writes its report. One alone: make prove PROOFS=zombies-totals
+PROOFS ?= sim kills-transactions kills-others zombies-transactions zombies-others zombies-totals soak
+REPORTS := docs/reports
+prove: setup services ## Run the long campaigns and write their reports
+	@set -e; for proof in $(PROOFS); do echo "== $$proof"; $(MAKE) --no-print-directory prove-$$proof; done
+
+prove-sim:
+	@$(BIN)/headgate sim --seeds 0:100000 --json > $(REPORTS)/sim.json; cat $(REPORTS)/sim.json
+prove-kills-%:
+	@$(BIN)/python -m tests.kills --group $* --rounds 20 --report $(REPORTS)
+prove-zombies-%:
+	@$(BIN)/python -m tests.kills --group $* --rounds 20 --zombies --report $(REPORTS)
+prove-soak:
+	@$(BIN)/python -m tests.soak --minutes 60 --report $(REPORTS)
 
 bench: setup services ## Measure
 	@$(BIN)/python -m bench

@@ -6,12 +6,14 @@
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions as F  # noqa: N812 - as everybody writes it
 
 import headgate as hg
-from tests.kills.ways import WAYS
+from tests.kills import freezing
+from tests.kills.ways import BLOCK, WAYS
 
 
 def build(settings: dict[str, Any]) -> hg.Job:
@@ -27,10 +29,16 @@ def build(settings: dict[str, Any]) -> hg.Job:
     )
     source = hg.generator(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
     numbers = job.source("numbers", source)
-    for name in settings["ways"]:
-        way = WAYS[name]
-        numbers.apply(f"as-{name}", _selected(way.columns)).sink(name, way.sink(settings))
+    ways = [WAYS[name] for name in settings["ways"]]
+    totals = numbers.apply("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers
+    for way in ways:
+        rows = totals if way.totals else numbers
+        rows.apply(f"as-{way.name}", _selected(way.columns)).sink(way.name, way.sink(settings))
     return job
+
+
+def _totals(frame: DataFrame) -> DataFrame:
+    return frame.groupBy(F.expr(f"n div {BLOCK}").alias("block")).agg(F.count("*").alias("total"))
 
 
 def _selected(columns: tuple[str, ...]) -> Callable[[DataFrame], DataFrame]:
@@ -38,4 +46,6 @@ def _selected(columns: tuple[str, ...]) -> Callable[[DataFrame], DataFrame]:
 
 
 if "HEADGATE_KILLS" in os.environ and __name__ == "__headgate__":
-    job = build(json.loads(os.environ["HEADGATE_KILLS"]))
+    settings = json.loads(os.environ["HEADGATE_KILLS"])
+    freezing.listen(Path(settings["directory"]))
+    job = build(settings)

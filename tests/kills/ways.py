@@ -20,6 +20,8 @@ Settings = Mapping[str, Any]
 PLAIN = ("n", "key AS k", "seq")
 AS_JSON = ("key", "to_json(struct(n, seq)) AS value")
 TABLE = "n BIGINT, k VARCHAR(40), seq BIGINT"
+BLOCK = 500
+"""The rows of a block: more than a batch has, so that every block's total changes a few times."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Way:
     """How often a reader finds each row."""
     ahead: bool = False
     """Whether readers may see rows before their checkpoint is complete: at a stop, those of a batch under way."""
+    totals: bool = False
+    """Whether it takes a running total of each block of rows, one row a block, and not the rows themselves. A block is
+    over soon, and its total is written no more: one that an old process writes over it stays for good."""
 
 
 def _postgres_table(name: str, key: str = "") -> Callable[[Ground], None]:
@@ -124,6 +129,23 @@ def _iceberg(ground: Ground) -> Counter[int]:
         return Counter(catalog.load_table("kills.numbers").scan().to_arrow()["n"].to_pylist())
     finally:
         catalog.close()
+
+
+def _totals_in_search(ground: Ground) -> Counter[int]:
+    ground.opensearch.request("POST", "/totals/_refresh")
+    status, answer = ground.opensearch.request("POST", "/totals/_search", {"size": 10_000})
+    assert status == 200, answer
+    return Counter({int(hit["_id"]): int(hit["_source"]["total"]) for hit in json.loads(answer)["hits"]["hits"]})
+
+
+def _totals_in_postgres(ground: Ground) -> Counter[int]:
+    return Counter(
+        {int(row[0]): int(row[1]) for row in ground.postgres.query("SELECT block, total FROM totals", DATABASE)}
+    )
+
+
+def _totals_in_hbase(ground: Ground) -> Counter[int]:
+    return Counter({int(key): int(row["f:total"]) for key, row in ground.hbase.rows("totals").items()})
 
 
 WAYS = {
@@ -222,6 +244,35 @@ WAYS = {
             lambda it: hg.iceberg.sink("kills.numbers", catalog=_catalog(str(Path(it["directory"])))),
             _iceberg,
         ),
+        Way(
+            "postgres-totals",
+            "postgres",
+            ("block", "total"),
+            lambda ground: _nothing(
+                ground.postgres.query("CREATE TABLE totals (block BIGINT PRIMARY KEY, total BIGINT)", DATABASE)
+            ),
+            lambda it: hg.postgres.upsert(it["postgres"], table="totals", key=["block"]),
+            _totals_in_postgres,
+            totals=True,
+        ),
+        Way(
+            "search-totals",
+            "opensearch",
+            ("block", "total"),
+            lambda ground: ground.opensearch.create_index("totals"),
+            lambda it: hg.search.sink(it["opensearch"], index="totals", id="block"),
+            _totals_in_search,
+            totals=True,
+        ),
+        Way(
+            "hbase-totals",
+            "hbase",
+            ("CAST(block AS STRING) AS block", "CAST(total AS STRING) AS total"),
+            lambda ground: ground.hbase.create_table("totals", "f"),
+            lambda it: hg.hbase.sink(it["hbase"], table="totals", row_key="block", family="f"),
+            _totals_in_hbase,
+            totals=True,
+        ),
     )
 }
 
@@ -236,5 +287,6 @@ GROUPS = {
         "mariadb-xa",
     ),
     "others": ("postgres-upsert", "jdbc", "search", "hbase", "delta", "iceberg"),
+    "totals": ("postgres-totals", "search-totals", "hbase-totals"),
 }
 """Each group is one job: every row goes out by all ways of the group."""
