@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.access import MODES
 from headgate.core.errors import InvalidSettings
 from headgate.core.restart import ExponentialDelay, Strategy
 from headgate.core.settings import Mode, Settings
@@ -51,12 +52,17 @@ class Checkpointing:
     """A task runs at most so many batches ahead of its slowest reader. None: as far as it likes."""
     working_directory: str | None = None
     """Where queries keep their own files. None: inside ``storage``, so that a checkpoint copies nothing."""
+    access: str = "owner"
+    """Who may look into directories that Headgate makes: ``owner`` (mode 0700), or whoever the ``umask`` allows, for
+    clusters whose executors run as another user. Directories that are there keep their permissions."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot hold, and make local paths absolute: a restart may come from another folder."""
         object.__setattr__(self, "storage", _uri(self.storage, "storage"))
         if self.working_directory is not None:
             object.__setattr__(self, "working_directory", _uri(self.working_directory, "working_directory"))
+        if self.access not in MODES:
+            raise InvalidOption(f"access={self.access!r} is unknown: choose one of {', '.join(map(repr, MODES))}")
         to_core(self)
 
 

@@ -3,9 +3,10 @@
 One rule: a request becomes a fact for the core, and what the core tells is the answer; nothing is decided here. Nobody
 waits for ever: every wait has its time, and a process that ends answers whoever still waits.
 
-The process that leads listens on a port of its own and writes where, with a secret, into the job's storage. Whoever can
-read the storage can command the job, and nobody else on the machine can. One connection carries one request and one
-answer, each a line of JSON.
+The process that leads listens on a port of its own and writes where, with a secret, into the job's storage, for its
+owner alone to read. Whoever can read that can command the job, and nobody else on the machine can. One connection
+carries one request and one answer, each a line of JSON. A request has one deadline, however slowly it comes; and where
+too many connections have not shown the secret yet, the oldest of them is closed, so that none of them keeps others out.
 """
 
 import contextlib
@@ -30,13 +31,16 @@ from headgate.store.jobstore import JobStore
 HOST = "127.0.0.1"
 LINE_BYTES_MAX = 1 << 20
 WAITING_MAX = 32
-"""So many requests may be under way at once."""
+"""So many requests with the secret may wait for the core at once."""
+STRANGERS_MAX = 64
+"""So many connections may be open that have not shown the secret."""
 LINE_S = 5.0
 """A request must have come, and a quick answer be there, within this time."""
 CLOSE_S = 2.0
 """A process that ends lets its last answers go out for so long."""
 REQUEST_S = 600.0
 """Unless he says otherwise, a user waits so long for a checkpoint, a savepoint or the end of a job."""
+STRANGER = {"error": "this is not the job that you are looking for"}
 ENDING = ("stop", "cancel")
 """Requests that are answered when the job is over, so that whoever asked may start it again."""
 
@@ -82,6 +86,7 @@ class ControlServer:
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._handlers: list[threading.Thread] = []
+        self._strangers: dict[socket.socket, None] = {}  # In the order in which they came.
         self._socket: socket.socket | None = None
         self._store: JobStore | None = None
 
@@ -142,23 +147,37 @@ class ControlServer:
             handler = threading.Thread(target=self._serve, args=(connection,), name="headgate-request", daemon=True)
             with self._lock:
                 self._handlers = [other for other in self._handlers if other.is_alive()]
-                crowded = len(self._handlers) >= WAITING_MAX
-                if not crowded:
-                    self._handlers.append(handler)
-                    handler.start()
-            if crowded:
-                connection.close()
+                if len(self._strangers) >= STRANGERS_MAX:
+                    self._turn_away(next(iter(self._strangers)))
+                self._strangers[connection] = None
+                self._handlers.append(handler)
+                handler.start()
+
+    def _turn_away(self, stranger: socket.socket) -> None:
+        """Close a connection whose request has not come yet. Its thread finds that nobody is there."""
+        del self._strangers[stranger]
+        with contextlib.suppress(OSError):  # The other end may have closed it.
+            stranger.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # Whoever asked may be gone: nobody is left to tell.
-            connection.settimeout(LINE_S)
-            request = _parse(_read_line(connection))
-            _send(connection, self._answer_to(request))
+        try:
+            with connection, contextlib.suppress(OSError):  # Whoever asked may be gone: nobody is left to tell.
+                request = _parse(_read_line(connection, LINE_S))
+                known = self._knows(request.get("token"))
+                if known:
+                    with self._lock:
+                        self._strangers.pop(connection, None)
+                answer = self._answer_to(request) if known else STRANGER
+                connection.settimeout(LINE_S)
+                _send(connection, answer)
+        finally:
+            with self._lock:
+                self._strangers.pop(connection, None)
+
+    def _knows(self, token: object) -> bool:
+        return isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())
 
     def _answer_to(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        token = request.get("token")
-        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token.encode()):
-            return {"error": "this is not the job that you are looking for"}
         match request.get("command"):
             case "ping":
                 return self._about
@@ -178,6 +197,8 @@ class ControlServer:
         with self._lock:
             if self._ending.is_set():
                 return Reply(Outcome.REFUSED, f"{request['command']} refused: the job's process is ending")
+            if len(self._waiting) >= WAITING_MAX:
+                return Reply(Outcome.REFUSED, f"{request['command']} refused: {WAITING_MAX} requests wait already")
             self._waiting[name] = waiter
         try:
             self._submit(fact)
@@ -281,8 +302,7 @@ def _talk(control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: flo
     try:
         with connection:
             _send(connection, {**request, "token": control["token"]})
-            connection.settimeout(timeout_s)
-            reply = _parse(_read_line(connection))
+            reply = _parse(_read_line(connection, timeout_s))
     except OSError:
         raise _Silent from None
     if not reply:
@@ -297,15 +317,20 @@ def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _read_line(connection: socket.socket) -> bytes:
-    """What comes before the first line break, or before the other end closes."""
-    data = b""
-    while b"\n" not in data and len(data) < LINE_BYTES_MAX:
+def _read_line(connection: socket.socket, within_s: float) -> bytes:
+    """What comes before the first line break, or before the other end closes. ``TimeoutError`` if it takes longer."""
+    deadline = time.monotonic() + within_s
+    data = bytearray()
+    while b"\n" not in data[-65536:] and len(data) < LINE_BYTES_MAX:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        connection.settimeout(left_s)
         more = connection.recv(65536)
         if not more:
             break
         data += more
-    return data.partition(b"\n")[0]
+    return bytes(data).partition(b"\n")[0]
 
 
 def _parse(line: bytes) -> dict[str, Any]:

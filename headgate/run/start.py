@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headgate import state as backends
+from headgate.access import MODES, make_directory
 from headgate.channel.gates import Gates
 from headgate.core.effects import Effect, Tell
 from headgate.core.events import Event, TransactionCommitted
@@ -44,6 +45,7 @@ from headgate.snapshot.take import Snapshots
 from headgate.source.api import Source
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
+from headgate.store.local import reporting
 from headgate.task import session
 from headgate.task.logs import logger
 from headgate.view.advice import Advice
@@ -145,11 +147,12 @@ def run_job(
         if isinstance(node.what, Source):
             node.what.open()
     uri = options.storage or job.checkpoint.storage
+    mode = MODES[job.checkpoint.access]
     if "://" in uri and not uri.startswith("file:"):
         with spark_for(job, options, spark) as made:
-            store = JobStore.open(open_store(uri, made), job.name)
+            store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
             return _run(job, on_event, made, store, preflight.choose(store, options))
-    store = JobStore.open(open_store(uri), job.name)
+    store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
     beginning = preflight.choose(store, options)
     with spark_for(job, options, spark) as made:
         return _run(job, on_event, made, store, beginning)
@@ -182,12 +185,13 @@ def _run(
 ) -> Result:
     planned, known = plan_job(job, spark)
     sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
-    staged = _working_root(job, store) / "staged"
+    mode = MODES[job.checkpoint.access]
+    staged = _make_working_directory(_working_root(job, store), mode) / "staged"
     timeout_ms = to_core(job.checkpoint, job.restart).timeout_ms
     life = store.life()
     try:
         for uid, sink in sinks.items():
-            sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms))
+            sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms, mode))
         restore = preflight.settle(store, planned.graph(), beginning)
         return Running(job, on_event, spark, store, planned, known).lead(restore)
     finally:
@@ -333,6 +337,14 @@ def _working_root(job: Job, store: JobStore) -> Path:
             "that all executors share"
         )
     return store.local_root
+
+
+def _make_working_directory(root: Path, mode: int) -> Path:
+    """Make the job's working directory with what queries and sinks make their own directories in."""
+    with reporting(root):
+        for directory in (root.parent, root, *(root / name for name in ("tasks", "channels", "staged"))):
+            make_directory(directory, mode)
+    return root
 
 
 def _watch_jvm(spark: SparkSession, died: Callable[[BaseException], None]) -> None:

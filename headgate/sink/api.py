@@ -26,6 +26,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from headgate.access import OWNER_ONLY
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 
 
@@ -53,6 +54,8 @@ class SinkContext:
     """A directory for this sink alone, which the driver and all executors have."""
     checkpoint_timeout_ms: int = 0
     """A checkpoint that takes longer is given up."""
+    directory_mode: int = OWNER_ONLY
+    """The mode of directories that are made for rows which readers may not see yet."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 
+from headgate.access import make_directory
 from headgate.errors import InvalidOption
 from headgate.sink.api import Guarantee, SinkContext, TwoPhaseSink
 from headgate.sink.handle import SealedTransaction
@@ -107,7 +108,7 @@ class FileSink(StagedSink):
         try:
             if self._target.exists() and not self._target.is_dir():
                 raise InvalidOption(f"{who}: {self._target} is a file: give a directory")
-            staging.root.mkdir(parents=True, exist_ok=True)
+            make_directory(staging.root, context.directory_mode)
         except OSError as error:
             raise InvalidOption(
                 f"{who}: cannot make {error.filename}: {error.strerror}: give a directory that can be written"

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from headgate.access import make_directory
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import Abandoned, Attempt, SinkContext, Strangers, TwoPhaseSink
@@ -61,7 +62,7 @@ class StagedSink(TwoPhaseSink):
         self._context = context
         self._opened = Staging(context.staging, context.job, context.sink)
         with external(f"sink {context.sink}: cannot make {self._opened.root}"):
-            self._opened.root.mkdir(parents=True, exist_ok=True)
+            make_directory(self._opened.root, context.directory_mode)
 
     def begin_transaction(self, attempt: Attempt) -> None:
         """Remove what an attempt of the same name left, if there was one."""
@@ -160,6 +161,11 @@ class StagedSink(TwoPhaseSink):
     def _life(self) -> str:
         assert self._context is not None, "open comes first"
         return self._context.life
+
+    @property
+    def _directory_mode(self) -> int:
+        assert self._context is not None, "open comes first"
+        return self._context.directory_mode
 
     def __getstate__(self) -> dict[str, object]:
         """Executors need what the sink was built with; another process opens it anew."""

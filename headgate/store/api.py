@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from headgate.access import OWNER_ONLY
 from headgate.errors import HeadgateError, InvalidOption
 
 if TYPE_CHECKING:  # a storage on this machine needs no Spark, which takes its time to import
@@ -59,10 +60,11 @@ class Store(Protocol):
     def read(self, path: str) -> bytes:
         """The value at a path, as some ``put`` or ``create_if_absent`` left it. ``Missing`` if there is none."""
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, secret: bool = False) -> None:
         """Set the value at a path, durably.
 
         Readers see the old value or the new one and nothing between. Of two that put at once, one comes last.
+        ``secret``: only its owner may read it, where the storage knows owners.
         """
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
@@ -103,10 +105,11 @@ def check_path(path: str) -> str:
     return path
 
 
-def open_store(uri: str, spark: "SparkSession | None" = None) -> Store:
+def open_store(uri: str, spark: "SparkSession | None" = None, *, directory_mode: int = OWNER_ONLY) -> Store:
     """The storage at a place: a path or ``file:`` on this machine, anything else through ``spark``.
 
     Nothing is written, and mostly nothing is asked: whether the place can be used shows with the first verb.
+    ``directory_mode``: of directories on this machine that are made for it; those that are there stay as they are.
     """
     scheme, authority, path = _split(uri)
     if scheme not in {"", "file"}:
@@ -121,7 +124,7 @@ def open_store(uri: str, spark: "SparkSession | None" = None) -> Store:
         raise InvalidOption(f"storage {uri!r} names no place: give a path, or a URI with one")
     from headgate.store.local import LocalStore  # noqa: PLC0415 - it builds on this module
 
-    return LocalStore(Path(path))
+    return LocalStore(Path(path), directory_mode)
 
 
 def _split(uri: str) -> tuple[str, str, str]:

@@ -32,9 +32,9 @@ class Folder:
         """See ``Store.read``."""
         return self._store.read(self._in(path))
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, secret: bool = False) -> None:
         """See ``Store.put``."""
-        self._store.put(self._in(path), data)
+        self._store.put(self._in(path), data, secret=secret)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
         """See ``Store.create_if_absent``."""

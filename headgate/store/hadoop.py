@@ -81,9 +81,9 @@ class HadoopStore:
             finally:
                 stream.close()
 
-    def put(self, path: str, data: bytes) -> None:
-        """See ``Store.put``."""
-        self._put(path, lambda out: out.write(data))
+    def put(self, path: str, data: bytes, *, secret: bool = False) -> None:
+        """See ``Store.put``. An object store has no owners of single files: there its own policies say who reads."""
+        self._put(path, lambda out: out.write(data), secret=secret)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
         """See ``Store.create_if_absent``."""
@@ -151,14 +151,17 @@ class HadoopStore:
 
     # -- how a value gets its name ---------------------------------------------------------------------------------
 
-    def _put(self, path: str, fill: Callable[[Any], None]) -> None:
+    def _put(self, path: str, fill: Callable[[Any], None], *, secret: bool = False) -> None:
         target = self._at(check_path(path))
         with self._reporting(path):
             if self._way is _Way.ON_CLOSE:
                 self._write(self._fs.create(target, True), fill)
                 return
             with self._temporary(path) as temp:
-                self._write(self._fs.create(self._at(temp), False), fill)
+                out = self._fs.create(self._at(temp), False)
+                if secret:  # Before anything is in it.
+                    self._fs.setPermission(self._at(temp), self._hadoop.permission.FsPermission("600"))
+                self._write(out, fill)
                 if self._way is _Way.LINK:
                     publish(self._file(temp), self._file(path))
                 else:

@@ -147,8 +147,8 @@ class JobStore(Folder):
     # -- the process that leads, and the past ----------------------------------------------------------------------
 
     def put_control(self, control: Mapping[str, object]) -> None:
-        """Say how to reach the process that leads."""
-        self.put(CONTROL, codec.wrap(control))
+        """Say how to reach the process that leads, to nobody but its owner: whoever reads it commands the job."""
+        self.put(CONTROL, codec.wrap(control), secret=True)
 
     def read_control(self) -> dict[str, Any] | None:
         """How to reach the process that leads. None if none does."""

@@ -2,6 +2,8 @@
 
 One rule: a value is written under a temporary name, flushed to the disk, and only then given its own name: by a rename
 that replaces, or by a link that fails where something is. The folder is flushed too, since that is where names are.
+
+Folders that are made here, from the root down, are for their owner alone unless ``directory_mode`` says otherwise.
 """
 
 import errno
@@ -12,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from headgate.access import OWNER_ONLY
 from headgate.errors import BadStorage, ExternalError, HeadgateError
 from headgate.store.api import TEMPORARY, Entry, Missing, check_path
 
@@ -25,8 +28,9 @@ _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 class LocalStore:
     """The storage in the folder ``root``, which is made with the first value in it. Links are not followed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, directory_mode: int = OWNER_ONLY) -> None:
         self._root = root.absolute()
+        self._directory_mode = directory_mode
 
     @property
     def uri(self) -> str:
@@ -47,18 +51,18 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 raise Missing(str(target)) from None
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, secret: bool = False) -> None:
         """See ``Store.put``."""
         target = self._at(path)
         with reporting(target), temporary(target) as temp:
-            _write(temp, data)
+            self._write(temp, data, 0o600 if secret else 0o666)
             publish(temp, target)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
         """See ``Store.create_if_absent``."""
         target = self._at(path)
         with reporting(target), temporary(target) as temp:
-            _write(temp, data)
+            self._write(temp, data)
             return publish_if_absent(temp, target)
 
     def list(self, prefix: str = "", *, depth: int | None = None) -> Iterator[Entry]:
@@ -93,7 +97,7 @@ class LocalStore:
         target = self._at(path)
         with reporting(f"{target} (from {local})"), temporary(target) as temp:
             _need(local)
-            _make_folders(target.parent)
+            self._make_folders(target.parent)
             _duplicate(local, temp, link=link)
             sync(temp)
             publish(temp, target)
@@ -109,6 +113,27 @@ class LocalStore:
 
     def _at(self, path: str) -> Path:
         return self._root / check_path(path)
+
+    def _write(self, temp: Path, data: bytes, mode: int = 0o666) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            handle = os.open(temp, flags, mode)
+        except FileNotFoundError:
+            self._make_folders(temp.parent)
+            handle = os.open(temp, flags, mode)
+        with open(handle, "wb", buffering=0) as file:  # noqa: PTH123 - of a handle, which no path opens like this
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(handle)
+
+    def _make_folders(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make_folders(folder.parent)
+        with suppress(FileExistsError):
+            folder.mkdir(self._directory_mode if folder.is_relative_to(self._root) else 0o777)
+        sync(folder.parent)
 
 
 # -- steps that end in a durable name; also used where Hadoop's own are too weak ------------------------------------
@@ -178,29 +203,6 @@ def _told(error: OSError, where: Path | str) -> HeadgateError:
     if error.errno in _FULL:
         return ExternalError(f"{where} could not be written: {why}; make room there")
     return ExternalError(f"{where} could not be reached: {why}")
-
-
-def _write(temp: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    try:
-        handle = os.open(temp, flags, 0o666)
-    except FileNotFoundError:
-        _make_folders(temp.parent)
-        handle = os.open(temp, flags, 0o666)
-    with open(handle, "wb", buffering=0) as file:  # noqa: PTH123 - of a handle, which no path opens like this
-        rest = memoryview(data)
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(handle)
-
-
-def _make_folders(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    _make_folders(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir()
-    sync(folder.parent)
 
 
 def _need(source: Path) -> None:

@@ -3,8 +3,10 @@
 import json
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +176,58 @@ def test_closing_leaves_the_address_of_who_leads_by_now(job: Job, store: JobStor
     assert there["token"] == "another"  # noqa: S105 - not a secret
 
 
-def test_too_many_at_once_are_turned_away(job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "LINE_S", 60.0)
-    assert job.server is not None
+def address(store: JobStore) -> tuple[str, int]:
     there = store.read_control()
     assert there is not None
-    waiting = [socket.create_connection((there["host"], there["port"]), 5) for _ in range(control.WAITING_MAX)]
-    try:
-        assert (ControlClient(store).ping() or {})["answers"] is False
-    finally:
-        for one in waiting:
-            one.close()
+    return there["host"], there["port"]
+
+
+def test_connections_that_say_nothing_keep_nobody_out(
+    job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LINE_S", 60.0)
+    assert job.server is not None
+    with ExitStack() as open_ones:
+        for _ in range(2 * control.STRANGERS_MAX):
+            open_ones.enter_context(socket.create_connection(address(store), 5))
+        assert (ControlClient(store).ping() or {})["answers"] is True
+        assert ControlClient(store).status() == job.status()
+
+
+def test_a_request_that_comes_byte_by_byte_has_one_deadline(
+    job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LINE_S", 0.2)
+    assert job.server is not None
+    with socket.create_connection(address(store), 5) as slow:
+        slow.settimeout(0.05)
+        for _ in range(600):
+            try:
+                slow.sendall(b" ")
+                assert slow.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+            else:
+                break
+        else:
+            pytest.fail("the connection is still open after 30 s")
+
+
+def test_more_requests_than_may_wait_are_refused(job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "WAITING_MAX", 1)
+    there = store.read_control()
+    assert there is not None
+    with socket.create_connection(address(store), 5) as first:
+        first.sendall(json.dumps({"command": "checkpoint", "token": there["token"]}).encode() + b"\n")
+        assert job.asked.wait(60)
+        reply = ControlClient(store).ask("checkpoint")
+    assert reply == Reply(Outcome.REFUSED, "checkpoint refused: 1 requests wait already")
+
+
+def test_nobody_but_the_owner_reads_the_secret(job: Job, store: JobStore) -> None:
+    assert job.server is not None
+    assert store.local_root is not None
+    assert stat.S_IMODE((store.local_root / "control.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.local_root.stat().st_mode) == 0o700

@@ -88,10 +88,10 @@ class Away(JobStore):
             raise ExternalError("the storage could not be reached")
         return super().read(path)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, secret: bool = False) -> None:
         if self.away:
             raise ExternalError("the storage could not be reached")
-        super().put(path, data)
+        super().put(path, data, secret=secret)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
         if self.away:

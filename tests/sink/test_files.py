@@ -1,7 +1,10 @@
 """What the file sink does beyond the contract: names, formats, litter, refusals, files that are taken away."""
 
 import json
+import os
 import shutil
+import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,10 @@ def staging(place: Path) -> Path:
     return place / HIDDEN / "contract.sink"
 
 
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def everything(place: Path) -> list[str]:
     return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
 
@@ -51,6 +58,25 @@ def test_a_committed_file_is_named_for_its_sink_generation_and_batch_and_nothing
     assert all(name.endswith(".parquet") for name in data)
     hidden = f"{HIDDEN}/contract.sink"
     assert [name for name in found if name not in data] == [HIDDEN, hidden, f"{hidden}/committed.json", f"{hidden}/g1"]
+
+
+def test_rows_that_wait_are_for_their_owner_alone_and_committed_ones_for_whom_the_umask_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink, shared = files(tmp_path / "out"), files(tmp_path / "shared")
+    before = os.umask(0o022)
+    try:
+        sink.open(CONTEXT)
+        shared.open(replace(CONTEXT, directory_mode=0o777))
+        write(sink, spark, attempt(0))
+        waits = mode_of(staging(tmp_path / "out"))
+        sink.commit(seal(sink, 1, attempt(0)))
+    finally:
+        os.umask(before)
+    assert (waits, mode_of(staging(tmp_path / "shared"))) == (0o700, 0o755)
+    committed = [path for path in (tmp_path / "out").iterdir() if path.is_file()]
+    assert {mode_of(path) for path in (tmp_path / "out", tmp_path / "out" / HIDDEN)} == {0o755}
+    assert {mode_of(path) for path in committed} == {0o644}
 
 
 def test_spark_and_arrow_see_only_what_is_committed(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whole jobs on real Spark, in this process: every shape in every mode, failures that Spark survives, savepoints."""
 
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -243,7 +244,8 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
     }
     job = build("diamond", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
-    assert work.is_dir()
+    own = [work, work / "job", *(work / "job" / name for name in ("tasks", "channels", "staged"))]
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in own} == {path.name: 0o700 for path in own}
     shutil.rmtree(work)
     result, _ = run(spark, "diamond", tmp_path, **settings)
     assert result.ending == "finished"

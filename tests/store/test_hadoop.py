@@ -141,6 +141,8 @@ def test_a_job_lives_in_it(store: HadoopStore) -> None:
     assert (again.held(), again.copied(), again.read_control()) == ((1,), (), {"port": 1})
     assert jobs(store) == ["orders"]
     assert again.local_root is None
+    control = store._fs.getFileStatus(store._at("orders/control.json"))
+    assert control.getPermission().toString() == "rw-------"
 
 
 def test_its_history_is_in_objects_and_bounded(store: HadoopStore, monkeypatch: pytest.MonkeyPatch) -> None:

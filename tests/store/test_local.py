@@ -121,6 +121,49 @@ def test_nothing_unfinished_is_left_when_all_goes_well(store: LocalStore, tmp_pa
     assert sorted(file.name for file in tmp_path.rglob("*") if file.is_file()) == ["a", "b", "c", "d", "e", "source"]
 
 
+# -- who may look ----------------------------------------------------------------------------------------------------
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "above" / "store")
+    store.put("a/b", b"1")
+    made = {path.relative_to(tmp_path).as_posix(): mode_of(path) for path in tmp_path.rglob("*") if path.is_dir()}
+    assert made == {"above": 0o755, "above/store": 0o700, "above/store/a": 0o700}
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_a_folder_that_is_there_keeps_its_permissions(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(0o755)
+    LocalStore(tmp_path / "store").put("a/b", b"1")
+    assert (mode_of(tmp_path / "store"), mode_of(tmp_path / "store" / "a")) == (0o755, 0o700)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_who_says_so_gets_what_the_umask_says(tmp_path: Path) -> None:
+    open_store(str(tmp_path / "store"), directory_mode=0o777).put("a/b", b"1")
+    assert (mode_of(tmp_path / "store"), mode_of(tmp_path / "store" / "a")) == (0o755, 0o755)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_a_secret_is_for_its_owner_also_where_a_value_was_that_all_could_read(store: LocalStore) -> None:
+    store.put("a", b"1")
+    assert mode_of(store.local_root / "a") == 0o644
+    store.put("a", b"2", secret=True)
+    assert mode_of(store.local_root / "a") == 0o600
+
+
 # -- two processes -------------------------------------------------------------------------------------------------
 
 RACER = """

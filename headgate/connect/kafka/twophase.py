@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
+from headgate.access import make_directory
 from headgate.connect.kafka import rows
 from headgate.connect.kafka.handle import OpenTransaction, SealedBatches
 from headgate.connect.kafka.names import Names, token
@@ -78,7 +79,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         if self._net and context.staging is not None:
             staging = Staging(context.staging, context.job, context.sink)
             with external(f"sink {context.sink}: cannot make {staging.root}"):
-                staging.root.mkdir(parents=True, exist_ok=True)
+                make_directory(staging.root, context.directory_mode)
         client = Client(self._target.servers, client_options(self._target))
         try:
             target = check_standing(client, self._target, context.sink, names.owner)

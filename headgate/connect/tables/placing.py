@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from headgate.access import OWNER_ONLY, make_directory
 from headgate.errors import BadStorage, InvalidOption
 from headgate.sink.partitions import on_executors
 from headgate.sink.staging import HIDDEN, directories, force
@@ -33,11 +34,11 @@ class TableFile:
     """The directories of partitions that it was staged in."""
 
 
-def place(files: Sequence[TableFile], target: Path, *, temporary: Path) -> None:
+def place(files: Sequence[TableFile], target: Path, *, temporary: Path, mode: int = OWNER_ONLY) -> None:
     """Put files into ``target``. ``FileNotFoundError`` if one is neither staged nor there.
 
     On the same file system a file gets a second name; otherwise executors copy it, through ``temporary``, which must
-    be a directory on the file system of ``target``.
+    be a directory on the file system of ``target``, and is made with ``mode``.
     """
     to_copy = []
     for file in files:
@@ -59,7 +60,7 @@ def place(files: Sequence[TableFile], target: Path, *, temporary: Path) -> None:
         if final.exists():
             os.utime(final)
     if to_copy:
-        temporary.mkdir(parents=True, exist_ok=True)
+        make_directory(temporary, mode)
         on_executors(to_copy, _copy)
     finals = [target / file.name for file in files]
     force(directory for directory in directories(finals, top=target) if directory.exists())

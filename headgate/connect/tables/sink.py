@@ -116,7 +116,8 @@ class TableSink(StagedSink):
                     self._create(columns)
                     continue
                 table.check(columns)
-                place(files, table.data, temporary=temporary_in(table.data, mark.owner))
+                temporary = temporary_in(table.data, mark.owner)
+                place(files, table.data, temporary=temporary, mode=self._directory_mode)
             except FileNotFoundError as error:
                 self._refuse_unless_committed(sealed, mark, str(error.filename))
                 return
