@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -73,6 +73,12 @@ PREFERRED: Mapping[str, str] = MappingProxyType(
 )
 """What Headgate sets where the user says nothing."""
 
+LOOPBACK = "127.0.0.1"
+ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
+ADDRESS_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
+"""Where users say at which addresses Spark's processes listen. Who says nothing gets, on one machine, the loopback one:
+whoever reaches Spark's ports without ``spark.authenticate`` can run code in its processes."""
+
 
 class StateBackend(Protocol):
     """Where Spark keeps the state of operators, as ``headgate.state`` makes it."""
@@ -106,6 +112,8 @@ def settings_for(
     needed = {key: value for key, (value, _) in NEEDED.items()}
     _refuse_contradiction(conf, {**needed, **state.conf}, state)
     settings = {"spark.app.name": job_name, **PREFERRED, **conf, **needed, **state.conf, "spark.master": chosen}
+    if _on_this_machine(chosen) and not _addressed(conf):
+        settings.update(dict.fromkeys(ADDRESSES, LOOPBACK))
     # The driver needs the file system before it loads jars. Executors elsewhere are sent it.
     settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), beside, os.pathsep)
     if not _in_one_process(chosen):
@@ -146,7 +154,8 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _listening_at(LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None):
+            return builder.getOrCreate()
     except PySparkException as error:
         raise UserError(f"Spark did not start: {_first_line(error)} See that Java 17 or newer is on PATH") from error
     except Py4JError as error:
@@ -274,6 +283,26 @@ def _set_environment(master: str, python: str | None) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+
+
+def _addressed(conf: Mapping[str, str]) -> bool:
+    """Whether the user has said where Spark listens."""
+    return any(key in conf for key in ADDRESSES) or any(name in os.environ for name in ADDRESS_VARIABLES)
+
+
+@contextlib.contextmanager
+def _listening_at(address: str | None) -> Iterator[None]:
+    """Have a JVM that starts meanwhile take this address for what no setting says: Spark's pages, and the master and
+    the workers of a cluster on one machine. Processes that start later are not told.
+    """
+    if address is None:
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = address
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_LOCAL_IP"]
 
 
 def _misses_jar() -> bool:

@@ -1,5 +1,7 @@
 """Run by ``test_real_session`` in a process of its own: what a real session does, printed as one line of JSON."""
 
+import contextlib
+import ipaddress
 import json
 import os
 import sys
@@ -16,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from headgate import state
 from headgate.errors import InvalidOption
 from headgate.task.session import NEEDED, build_session
+from services.processes import family
 
 BACKENDS = {
     "default": state.rocksdb(snapshot_after=1, maintenance_interval="100ms"),
@@ -34,6 +37,7 @@ def main(work: Path) -> None:
         master="local-cluster[1,2,1024]",
         conf={
             "spark.sql.shuffle.partitions": "1",
+            "spark.ui.enabled": "true",
             "spark.driver.extraJavaOptions": os.environ["QUICK"],
             "spark.executor.extraJavaOptions": os.environ["QUICK"],
         },
@@ -45,6 +49,7 @@ def main(work: Path) -> None:
         "needed": {key: spark.conf.get(key) for key in NEEDED},
         "python": spark.sparkContext.pythonExec,
         "queries": {name: run_query(spark, backend, work / name) for name, backend in BACKENDS.items()},
+        "listening": sorted(listening()),
         "renames": renames(spark, work / "renames"),
         "refused": refused(spark),
     }
@@ -53,6 +58,29 @@ def main(work: Path) -> None:
     spark.stop()
     report["refused"]["stopped"] = refusal(lambda: build_session("tests", existing=spark, state=BACKENDS["default"]))
     print(json.dumps(report))  # noqa: T201 - the answer
+
+
+def listening() -> set[str]:
+    """The addresses at which this process and all that it has started listen."""
+    ports: dict[str, str] = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                ports[f"socket:[{fields[9]}]"] = address(fields[1].partition(":")[0])
+    found = set()
+    for process in family(os.getpid()):
+        for handle in Path(f"/proc/{process.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # It may be closed by now.
+                found.add(ports.get(str(handle.readlink()), ""))
+    return found - {""}
+
+
+def address(text: str) -> str:
+    """As the kernel writes it: words of four bytes, the lowest first."""
+    packed = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
+    found = ipaddress.ip_address(packed)
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def run_query(spark: SparkSession, backend: state.StateBackend, work: Path) -> dict[str, Any]:

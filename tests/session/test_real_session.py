@@ -83,6 +83,10 @@ def test_what_is_needed_holds_in_the_session(report: Any) -> None:
     assert report["python"] == sys.executable
 
 
+def test_nothing_of_spark_on_one_machine_can_be_reached_from_another(report: Any) -> None:
+    assert report["listening"] == ["127.0.0.1"]
+
+
 @pytest.mark.parametrize("name", ["default", "spinning_disk", "flash_ssd", "low_memory", "hashmap"])
 def test_a_stateful_query_counts_under_every_backend(report: Any, name: str) -> None:
     assert report["queries"][name]["totals"] == [sum(range(0, 12, 2)), sum(range(1, 12, 2))]

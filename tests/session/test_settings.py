@@ -105,3 +105,28 @@ def test_the_jar_has_the_classes_that_are_set() -> None:
     assert JAR.is_file()
     for name in FILE_SYSTEM.values():
         assert (source / name.replace(".", "/")).with_suffix(".java").is_file()
+
+
+# -- where Spark listens -----------------------------------------------------------------------------------------------
+
+ADDRESSES = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
+
+
+def addresses(master: str, **conf: str) -> dict[str, str]:
+    found = settings_for("job", master=master, conf=conf, state=state.rocksdb())
+    return {key: found[key] for key in ADDRESSES if key in found}
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[1,1,1024]"])
+def test_on_one_machine_spark_listens_there_alone(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert addresses(master) == ADDRESSES
+    assert addresses(master, **{"spark.driver.host": "10.0.0.1"}) == {"spark.driver.host": "10.0.0.1"}
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.1")
+    assert addresses(master) == {}
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://host"])
+def test_on_a_cluster_spark_listens_where_it_will(master: str) -> None:
+    assert addresses(master) == {}
