@@ -12,9 +12,14 @@
 A message is one line: a short fact, then the detail, then what to do. Every error survives pickling.
 """
 
+from headgate.redact import redact
+
 
 class HeadgateError(Exception):
-    """The base of all that Headgate raises."""
+    """The base of all that Headgate raises. Its words show no password, wherever they came from."""
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(redact(each) if isinstance(each, str) else each for each in words))
 
 
 class UserError(HeadgateError):

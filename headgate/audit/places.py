@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 import pyarrow as pa
 
+from headgate import redact
 from headgate.errors import InvalidOption
 
 EXAMPLES = "/data/out, kafka://host:9092/orders or postgres://user@host/database/table"
@@ -61,8 +62,9 @@ def shown(place: str) -> str:
     parts = _split(place)
     if not parts.scheme or parts.scheme == "file":
         return place
-    user, at, host = parts.netloc.rpartition("@")
-    return f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}"
+    user, at, _ = parts.netloc.rpartition("@")
+    place = redact.shown(place)
+    return place.replace("://", f"://{user.partition(':')[0]}@", 1) if at and redact.HIDDEN not in place else place
 
 
 def _split(place: str) -> SplitResult:

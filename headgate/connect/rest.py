@@ -14,6 +14,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from headgate.connect.plain import warn_if_plain
 from headgate.errors import ExternalError, InvalidOption
 
 OPEN_SECONDS = 6.0
@@ -96,6 +97,13 @@ def endpoint(
     elif api_key is not None:
         authorization = f"ApiKey {api_key}"
     return Endpoint(urls, authorization, ca, certificate, key)
+
+
+def warn_of_login(who: str, place: Endpoint) -> None:
+    """Warn if the login goes over a network in the clear."""
+    if place.authorization is not None:
+        plain = [url for url in place.urls if url.startswith("http:")]
+        warn_if_plain(who, plain, what="the login goes", remedy="write https://")
 
 
 def error_text(error: Mapping[str, Any]) -> str:

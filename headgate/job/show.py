@@ -10,6 +10,7 @@ from headgate.core.settings import Mode
 from headgate.job.node import Kind, Node
 from headgate.job.parts import Sink, Source
 from headgate.job.plan import Plan, PlannedTask
+from headgate.redact import redact
 
 _STRONG_FIRST = ("exactly-once", "effectively-once", "at-least-once")
 
@@ -119,7 +120,7 @@ def _task(task: PlannedTask) -> dict[str, Any]:
 
 
 def _part(node: Node) -> dict[str, Any]:
-    described = node.what.describe() if isinstance(node.what, (Source, Sink)) else ""
+    described = redact(node.what.describe()) if isinstance(node.what, (Source, Sink)) else ""
     return {
         "uid": node.uid,
         "kind": node.kind.value,

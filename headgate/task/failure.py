@@ -8,6 +8,7 @@ import re
 
 from headgate.core.restart import Failure, FailureClass
 from headgate.errors import HeadgateError, UserError
+from headgate.redact import redact
 
 LOST = re.compile(r"ExecutorLostFailure|executor \S+ (exited|lost)|Slave lost|Worker lost|Executor heartbeat timed out")
 REFUSED = re.compile(
@@ -44,4 +45,5 @@ def shorten(text: str) -> str:
 
 
 def _cut(line: str, most: int) -> str:
+    line = redact(line)
     return line if len(line) <= most else line[: most - 1] + "…"

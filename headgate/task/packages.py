@@ -1,7 +1,9 @@
 """The jars that Spark's processes need for what a job reads and writes.
 
 One rule: a jar is fetched once, checked, and then found in a directory of this machine: a job that ran here before
-starts without a network.
+starts without a network. What runs in Spark's processes can do all that the job can: so the jars that are named here
+are those whose SHA-256 stands here too, wherever they are found, and nothing is fetched that others on the way could
+have exchanged.
 
 A package is named by its Maven coordinates, ``group:artifact:version``, and means that jar alone. Only of Spark's
 connector for Kafka is it known here what it needs beside itself: the one of the very version of this PySpark is
@@ -14,17 +16,19 @@ import os
 import re
 import tempfile
 import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from headgate.errors import ExternalError, InvalidOption
+from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.task.logs import logger
 
 JARS_VARIABLE = "HEADGATE_JARS"
 REPOSITORY_VARIABLE = "HEADGATE_MAVEN"
+INSECURE_VARIABLE = "HEADGATE_MAVEN_INSECURE"
 CENTRAL = "https://repo1.maven.org/maven2"
 TIMEOUT_S = 20.0
 """A repository that is silent for so long is not there."""
@@ -37,6 +41,14 @@ TRIED = {
     f"{KAFKA}:4.3.0": (f"{KAFKA}:4.2.0", f"{_TOKENS}:4.0.0", f"{_CLIENTS}:3.9.2", f"{_POOL}:2.13.1"),
 }
 """What was tried in place of a connector that may not be there. All else that they need is part of PySpark."""
+
+SHA256 = {
+    f"{KAFKA}:4.2.0": "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+    f"{_TOKENS}:4.0.0": "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    f"{_CLIENTS}:3.9.2": "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+    f"{_POOL}:2.13.1": "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+}
+"""Of every jar in ``TRIED``."""
 
 _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
@@ -68,6 +80,8 @@ class Repository:
         inside = f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.{kind}"
         for path in (self.cache / f"{group}_{artifact}-{version}.{kind}", self.local / inside):
             if path.is_file():
+                if kind == "jar":
+                    _check_pinned(coordinates, path.read_bytes, str(path))
                 return path
         return None
 
@@ -83,6 +97,8 @@ class Repository:
         digest = hashlib.sha1(content, usedforsecurity=False).hexdigest()
         if _read(f"{url}.sha1").split()[:1] != [digest.encode()]:
             raise ExternalError(f"{url} arrived damaged: try again")
+        if kind == "jar":
+            _check_pinned(coordinates, lambda: content, url)
         path = self.cache / f"{group}_{artifact}-{version}.{kind}"
         try:
             self.cache.mkdir(parents=True, exist_ok=True)
@@ -171,9 +187,35 @@ def _dependencies(description: Path) -> dict[str, str]:
     return found
 
 
+def _check_pinned(coordinates: str, read: Callable[[], bytes], where: str) -> None:
+    """Refuse a jar that is known here, and is another."""
+    known = SHA256.get(coordinates)
+    if known is None:
+        return
+    found = hashlib.sha256(read()).hexdigest()
+    if found != known:
+        raise BadStorage(
+            f"{where} is not the {coordinates} that is known (its SHA-256 is {found}, not {known}): it is not used; "
+            "find out who put it there, and remove it"
+        )
+
+
+def _refuse_plain(url: str) -> None:
+    """Refuse what others on the way could exchange, unless the user has said that it may be used."""
+    parts = urllib.parse.urlsplit(url)
+    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if parts.scheme == "http" and not here and os.environ.get(INSECURE_VARIABLE) != "1":
+        raise InvalidOption(
+            f"jars from {parts.scheme}://{parts.hostname} could be exchanged on the way: use an address with https:, "
+            f"or set {INSECURE_VARIABLE}=1 if you trust the network"
+        )
+
+
 def _read(url: str) -> bytes:
+    _refuse_plain(url)
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the repository is the user's word
+            _refuse_plain(answer.url)  # It may have led elsewhere.
             return bytes(answer.read())
     except urllib.error.HTTPError as error:
         error.close()

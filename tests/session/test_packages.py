@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from headgate import state
-from headgate.errors import ExternalError, InvalidOption
+from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.task import packages
 from headgate.task.packages import KAFKA, TRIED, Repository, resolve
 from headgate.task.session import JAR, settings_for
 
 PACKAGE = "org.example:thing:1.2"
+CONNECTOR = f"{KAFKA}:4.3.0"
 NOBODY = "http://127.0.0.1:9"
 
 
@@ -44,6 +45,14 @@ def put(root: Path, package: str, content: bytes = b"jar", kind: str = "jar", di
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     path.with_name(f"{path.name}.sha1").write_text(digest or hashlib.sha1(content).hexdigest())  # noqa: S324
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The jars that were tried, as ``put`` puts them."""
+    digest = hashlib.sha256(b"jar").hexdigest()
+    monkeypatch.setattr(packages, "SHA256", dict.fromkeys(packages.SHA256, digest))
+    return TRIED[CONNECTOR]
 
 
 def repository(tmp_path: Path, remote: str) -> Repository:
@@ -98,7 +107,6 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, remote: tuple[P
         resolve([PACKAGE], repository(tmp_path, remote[1]))
 
 
-CONNECTOR = f"{KAFKA}:4.3.0"
 DESCRIPTION = b"""<project><dependencies>
 <dependency><groupId>org.apache.spark</groupId><artifactId>spark-token-provider-kafka-0-10_2.13</artifactId>
   <version>4.3.0</version><scope>compile</scope></dependency>
@@ -108,7 +116,7 @@ DESCRIPTION = b"""<project><dependencies>
 
 
 def test_the_connector_of_the_very_version_is_preferred_with_what_it_needs(
-    tmp_path: Path, remote: tuple[Path, str]
+    tmp_path: Path, remote: tuple[Path, str], tried: tuple[str, ...]
 ) -> None:
     matching = (
         CONNECTOR,
@@ -117,7 +125,7 @@ def test_the_connector_of_the_very_version_is_preferred_with_what_it_needs(
         "org.apache.commons:commons-pool2:2.12.1",
     )
     put(remote[0], CONNECTOR, DESCRIPTION, "pom")
-    for package in (*matching, *TRIED[CONNECTOR]):
+    for package in (*matching, *tried):
         put(remote[0], package)
     names = [jar.name for jar in resolve([CONNECTOR], repository(tmp_path, remote[1]))]
     assert names == [f"{'_'.join(each.split(':')[:2])}-{each.split(':')[2]}.jar" for each in matching]
@@ -125,16 +133,16 @@ def test_the_connector_of_the_very_version_is_preferred_with_what_it_needs(
 
 
 def test_where_a_part_of_that_is_not_there_a_combination_that_was_tried_is_taken(
-    tmp_path: Path, remote: tuple[Path, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, remote: tuple[Path, str], tried: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     put(remote[0], CONNECTOR, DESCRIPTION, "pom")
     put(remote[0], CONNECTOR)
-    for package in TRIED[CONNECTOR]:
+    for package in tried:
         put(remote[0], package)
     with caplog.at_level("INFO", "headgate"):
         found = resolve([CONNECTOR], repository(tmp_path, remote[1]))
     assert [jar.name.rpartition("-")[2] for jar in found] == ["4.2.0.jar", "4.0.0.jar", "3.9.2.jar", "2.13.1.jar"]
-    assert f"for {CONNECTOR} Spark gets {', '.join(TRIED[CONNECTOR])}" in caplog.text
+    assert f"for {CONNECTOR} Spark gets {', '.join(tried)}" in caplog.text
     assert resolve([CONNECTOR], repository(tmp_path, NOBODY)) == found
 
 
@@ -172,6 +180,43 @@ def test_the_mirror_that_maven_knows_is_used(
     monkeypatch.setenv("HEADGATE_MAVEN", "http://said")
     monkeypatch.setenv("HEADGATE_JARS", "/there")
     assert (Repository.usual().remote, Repository.usual().cache) == ("http://said", Path("/there"))
+
+
+def test_of_every_jar_that_was_tried_the_checksum_is_known() -> None:
+    named = {each for combination in TRIED.values() for each in combination}
+    assert named == set(packages.SHA256)
+    assert all(len(digest) == 64 for digest in packages.SHA256.values())
+
+
+def test_a_jar_that_was_exchanged_at_the_repository_is_refused_though_its_checksum_there_fits(
+    tmp_path: Path, remote: tuple[Path, str]
+) -> None:
+    for package in TRIED[CONNECTOR]:
+        put(remote[0], package, b"something else")
+    with pytest.raises(BadStorage, match=r"is not the \S+ that is known .* it is not used"):
+        resolve([CONNECTOR], repository(tmp_path, remote[1]))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_jar_that_was_exchanged_on_this_machine_is_refused(tmp_path: Path) -> None:
+    for package in TRIED[CONNECTOR]:
+        put(tmp_path / "m2", package, b"something else")
+    with pytest.raises(BadStorage, match=r"m2/\S+ is not the \S+ that is known"):
+        resolve([CONNECTOR], repository(tmp_path, NOBODY))
+
+
+def test_what_others_on_the_way_could_exchange_is_refused_unless_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = repository(tmp_path, "http://mirror.invalid/maven")
+    monkeypatch.delenv("HEADGATE_MAVEN_INSECURE", raising=False)
+    with pytest.raises(InvalidOption, match=r"jars from http://mirror.invalid could be exchanged .* with https:"):
+        resolve([PACKAGE], far)
+    put(tmp_path / "m2", PACKAGE)
+    assert len(resolve([PACKAGE], far)) == 1
+    monkeypatch.setenv("HEADGATE_MAVEN_INSECURE", "1")
+    with pytest.raises(ExternalError, match=r"nor at http://mirror.invalid/maven"):
+        resolve(["org.example:other:1"], far)
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])

@@ -15,7 +15,9 @@ import headgate
 ROOT = Path(headgate.__file__).parent
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 STAGES = ("source", "task", "channel", "snapshot", "store", "sink")
-SHARED = ("headgate.core", "headgate.errors", "headgate.layout", "headgate.values")
+SHARED = (
+    *("headgate.access", "headgate.core", "headgate.errors", "headgate.layout", "headgate.redact", "headgate.values"),
+)
 """What every stage may know."""
 MAY_ALSO = {"task/session.py": ("headgate.state",)}
 SPARKS_LOGS = {"commits", "offsets"}
@@ -68,9 +70,9 @@ def test_the_core_knows_itself_alone(name: str) -> None:
     assert strangers(text(name), "headgate.core", ("headgate.core",)) == []
 
 
-@pytest.mark.parametrize("name", ["layout.py", "errors.py", "values.py"])
+@pytest.mark.parametrize("name", ["access.py", "layout.py", "errors.py", "redact.py", "values.py"])
 def test_what_all_stages_share_knows_the_core_at_most(name: str) -> None:
-    assert strangers(text(name), "headgate", ("headgate.core", "headgate.errors")) == []
+    assert strangers(text(name), "headgate", ("headgate.core", "headgate.errors", "headgate.redact")) == []
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "layout.py"])

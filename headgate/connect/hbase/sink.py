@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as eve
 from pyspark.sql.types import BinaryType
 
 from headgate.connect.hbase.puts import PutWriter
-from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint
+from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint, warn_of_login
 from headgate.connect.text import as_text, column, fits, key_text, names_of, require
 from headgate.errors import ExternalError, InvalidOption
 from headgate.sink.api import Attempt, SinkContext
@@ -124,6 +124,7 @@ class HBaseSink(IdempotentSink):
     def open(self, context: SinkContext) -> None:
         """See that the gateway reaches HBase, and that it has the table and its families."""
         self._who = f"sink {context.sink}"
+        warn_of_login(self._who, self._place)
         patience = Patience(OPEN_SECONDS, self._who)
         with Client(self._place) as client:
             answer = client.ask("GET", f"/{quote(self._table)}/schema", patience=patience)

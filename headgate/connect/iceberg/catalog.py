@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.errors import ExternalError, HeadgateError, InvalidOption
+from headgate.redact import redact
 
 _SECRET = re.compile(r"password|secret|token|credential|key", re.IGNORECASE)
-_LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def client() -> Any:
@@ -99,7 +99,7 @@ class Catalog:
         for name, value in self.properties.items():
             if value and _SECRET.search(name):
                 text = text.replace(value, "***")
-        return _LOGIN.sub("***@", text)
+        return redact(text)
 
     def __getstate__(self) -> dict[str, object]:
         """Connections stay behind."""

@@ -3,7 +3,6 @@
 One rule: no row passes here, only orders and their short answers.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headgate.errors import ExternalError, HeadgateError, InvalidOption, UserError
+from headgate.redact import shown
 
 LOGIN_SECONDS = 6
 """How long the database may take to let us in."""
@@ -31,7 +31,7 @@ _own: list[Any] = []
 class Access:
     """How to reach a database. All checked by ``build``."""
 
-    url: str
+    url: str = field(repr=False)
     driver: str
     user: str | None
     password: str | None = field(repr=False)
@@ -40,7 +40,7 @@ class Access:
 
     def __str__(self) -> str:
         """For messages: without what may be secret."""
-        return re.sub(r"//[^/@]*@", "//", re.split(r"[?;]", self.url)[0])
+        return shown(self.url)
 
     def options(self) -> dict[str, str]:
         """What a driver is given to let us in."""

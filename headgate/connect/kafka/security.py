@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.connect.kafka.scram import HASHES
+from headgate.connect.plain import warn_if_plain
 from headgate.errors import InvalidOption
 
 PROTOCOLS = {  # name: (TLS, SASL)
@@ -94,6 +95,13 @@ class Security:
     protocol: str
     tls: Tls | None
     sasl: Sasl | None
+
+
+def warn_of_login(who: str, servers: str, options: Mapping[str, str]) -> None:
+    """Warn if a password goes over a network in the clear. SCRAM proves it without sending it."""
+    found = security(options)
+    if found.tls is None and found.sasl is not None and found.sasl.mechanism == "PLAIN":
+        warn_if_plain(who, servers.split(","), what="the password goes", remedy="use security.protocol=SASL_SSL")
 
 
 def security(options: Mapping[str, str]) -> Security:

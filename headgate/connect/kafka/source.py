@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa:
 from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
 from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
 from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.security import warn_of_login
 from headgate.connect.kafka.shapes import Partition
 from headgate.errors import InvalidOption, UserError
 from headgate.source.api import Source
@@ -153,6 +154,7 @@ class KafkaSource(Source):
     def open(self) -> None:
         """See that the brokers answer and have the topics."""
         for_java(self.options)
+        warn_of_login(f"Kafka at {self.servers}", self.servers, self.options)
         brokers = self._brokers()
         found = brokers.topics(self.names)
         if missing := [name for name in self.names if name not in found]:

@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 
 from headgate.connect.kafka.protocol import Client
-from headgate.connect.kafka.target import Target
+from headgate.connect.kafka.security import warn_of_login
+from headgate.connect.kafka.target import Target, client_options
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption, UserError
 
@@ -22,6 +23,7 @@ def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> 
 
     Returns the target with how much it takes at once, if we may know.
     """
+    warn_of_login(f"sink {sink}", target.servers, client_options(target))
     if _is_missing(client, target.topic):
         raise InvalidOption(f"sink {sink}: Kafka at {target.servers} has no topic {target.topic}: create it first")
     limit = _limit(client)

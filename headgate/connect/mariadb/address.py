@@ -5,6 +5,8 @@ One rule: the password is shown nowhere.
 
 from dataclasses import dataclass, field
 
+from headgate.connect.plain import warn_if_plain
+
 
 @dataclass(frozen=True)
 class Address:
@@ -19,6 +21,11 @@ class Address:
     ssl_cert: str | None = None
     ssl_key: str | None = None
     ssl_verify_identity: bool = True
+
+    def warn_if_plain(self, who: str) -> None:
+        """Warn if what is said to the server goes over a network in the clear."""
+        if self.ssl_ca is None:
+            warn_if_plain(who, [f"{self.host}:{self.port}"], what="rows go", remedy="give ssl_ca, for TLS")
 
     def __str__(self) -> str:
         """For messages."""

@@ -49,6 +49,7 @@ class MariaDBSink(WriteAheadSink):
     def _open(self, context: SinkContext) -> None:
         """See that server, table and rights are there, and make the table of notes."""
         who = f"sink {context.sink}"
+        self._address.warn_if_plain(who)
         with speaking(who, self._address), connected(self._address, OPEN_SECONDS) as session:
             table = find(session, who, self._address, self._name)
             if self._key:

@@ -56,6 +56,7 @@ class XASink(TwoPhaseSink):
     def open(self, context: SinkContext) -> None:
         """See that server, table and rights are there, and make the tables of notes."""
         who = f"sink {context.sink}"
+        self._address.warn_if_plain(who)
         with speaking(who, self._address), connected(self._address, OPEN_SECONDS) as session:
             _check_version(session, who)
             table = find(session, who, self._address, self._name)

@@ -7,6 +7,7 @@ line that says what to set.
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
+from headgate.connect.plain import warn_if_plain
 from headgate.connect.postgres.client import Connection, Server, translated
 from headgate.connect.postgres.names import Owner
 from headgate.connect.postgres.table import Table
@@ -25,6 +26,9 @@ def opened(server: Server, owner: Owner, who: str) -> Iterator[Connection]:
         translated(f"{who}: cannot be opened"),
         closing(server.connect(f"{owner.session}:open", statement_timeout=ANSWER_MS)) as connection,
     ):
+        if not connection.pgconn.ssl_in_use:
+            places = [connection.info.host]
+            warn_if_plain(who, places, what="rows go", remedy="set up TLS at the server, and sslmode=verify-full")
         yield connection
 
 

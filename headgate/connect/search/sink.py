@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
 
-from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint
+from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint, warn_of_login
 from headgate.connect.search.bulk import BulkWriter
 from headgate.connect.text import JSON_OPTIONS, as_text, column, fits, key_text, names_of, require
 from headgate.errors import InvalidOption
@@ -95,6 +95,7 @@ class SearchSink(IdempotentSink):
     def open(self, context: SinkContext) -> None:
         """See that the server is there and lets us in, and that it has the index."""
         self._who = f"sink {context.sink}"
+        warn_of_login(self._who, self._place)
         patience = Patience(OPEN_SECONDS, self._who)
         with Client(self._place) as client:
             answer = client.ask("GET", f"/{self._index}", patience=patience)
