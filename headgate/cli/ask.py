@@ -6,11 +6,15 @@ import typer
 
 from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, say, show
 from headgate.core.effects import Outcome
+from headgate.core.ids import CheckpointId
 from headgate.run.control import REQUEST_S, ControlClient
+from headgate.run.savepoints import directory_of
 
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for the job's answer.")
 ]
+SAVING = ("savepoint", "stop")
+"""Commands that leave a savepoint."""
 EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1, Outcome.REFUSED: 2}
 
 
@@ -65,26 +69,44 @@ def stop(
 
 
 def cancel(
-    job: JobArgument, storage: StorageOption = None, timeout: TimeoutOption = REQUEST_S, as_json: JsonOption = False
+    job: JobArgument,
+    storage: StorageOption = None,
+    abandon_commits: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SINK", help="Do not wait for commits that this sink cannot do. May be repeated."),
+    ] = None,
+    timeout: TimeoutOption = REQUEST_S,
+    as_json: JsonOption = False,
 ) -> None:
     """End a job at once, without a last checkpoint. Waits for the end.
 
     What was decided is committed, the rest is thrown away. Checkpoints are deleted unless the job's settings retain
     them on cancellation; savepoints, and checkpoints that somebody holds, stay.
 
+    A commit that fails is tried until it succeeds; meanwhile it is said what the job waits for. --abandon-commits gives
+    up what a sink owes: those rows may be missing there, and the job's chain and history say which.
+
     Example: headgate cancel orders
 
     Exit codes: 0 it is cancelled, 1 that failed or took too long, 2 the job is not running here, or refused.
     """
-    _ask("cancel", job, storage, timeout, as_json=as_json)
+    _ask("cancel", job, storage, timeout, as_json=as_json, abandon=abandon_commits or [])
 
 
-def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool) -> None:
+def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool, **arguments: object) -> None:
     with found(job, storage) as store:
-        reply = ControlClient(store).ask(command, timeout_s=timeout_s)
-    view = {"outcome": reply.outcome.value, "text": reply.text, "checkpoint": reply.checkpoint}
+        reply = ControlClient(store).ask(command, timeout_s=timeout_s, notice=say, **arguments)
+        view: dict[str, object] = {
+            "outcome": reply.outcome.value,
+            "text": reply.text,
+            "checkpoint": reply.checkpoint,
+        }
+        text = reply.text
+        if command in SAVING and reply.outcome is Outcome.DONE and reply.checkpoint is not None:
+            view["path"] = f"{store.uri}/{directory_of(CheckpointId(reply.checkpoint))}"
+            text = f"{text}: {view['path']}"
     if as_json or reply.outcome is Outcome.DONE:
-        show(view, reply.text, as_json=as_json)
+        show(view, text, as_json=as_json)
     else:
         say(reply.text)
     raise typer.Exit(EXIT_CODES[reply.outcome])

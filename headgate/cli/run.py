@@ -54,6 +54,10 @@ def run(
     allow_non_restored_state: Annotated[
         bool, typer.Option("--allow-non-restored-state", help="Leave out state that no operator of the job claims.")
     ] = False,
+    abandon_commits: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SINK", help="Give up commits that this sink owes and cannot do. May be repeated."),
+    ] = None,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="OLD=NEW", help="An operator's uid has changed. May be repeated.")
     ] = None,
@@ -86,6 +90,7 @@ def run(
         fallback=fallback,
         takeover=takeover,
         allow_non_restored_state=allow_non_restored_state,
+        abandon_commits=tuple(abandon_commits or ()),
         renamed=renamed,
         master=master,
         conf=settings,

@@ -16,16 +16,17 @@ from headgate.core.effects import (
     OpenGate,
     Outcome,
     SealSink,
+    StartTask,
     TakeSnapshot,
     Tell,
 )
 from headgate.core.events import SealFailed, SinkSealed, SnapshotDeclined, SnapshotTaken
 from headgate.core.evolve import evolve
 from headgate.core.graph import Channel
-from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId, TaskId
+from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
 from headgate.core.settings import Settings
-from headgate.core.state import AT_REST, Acknowledgement, JobState, PendingCheckpoint, Phase, Request, Turn, ready
+from headgate.core.state import AT_REST, Acknowledgement, Cut, JobState, PendingCheckpoint, Phase, Request, Turn, ready
 from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
@@ -341,7 +342,27 @@ def _completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoi
         transactions=transactions,
         request=pending.request,
         stop=pending.id == state.stop_after,
+        keeps=_keeps(state, pending),
     )
+
+
+def _keeps(state: JobState, pending: PendingCheckpoint) -> CheckpointId | None:
+    """The checkpoint that this one does not replace yet: while a task has not committed a batch of its own in this
+    generation, nobody knows whether it can, and what the generation continued from stays. If that was one which had
+    not replaced its own base either, then that base.
+    """
+    before = next((checkpoint for checkpoint in state.completed if checkpoint.id == state.base), None)
+    if before is None:
+        return None
+    if before.generation == state.generation and before.keeps is None:
+        return None
+    if all(_has_moved(start, pending.cuts[start.task]) for start in state.starts):
+        return None
+    return before.id if before.keeps is None else before.keeps
+
+
+def _has_moved(start: StartTask, cut: Cut) -> bool:
+    return cut.finished or cut.boundary.batch > (start.snapshot.batch if start.snapshot else NO_BATCH)
 
 
 def expire(turn: Turn) -> None:

@@ -286,9 +286,10 @@ class SavepointAsked:
 
 @dataclass(frozen=True)
 class CancelAsked:
-    """A user wants the job to end at once."""
+    """A user wants the job to end at once, without the commits that the sinks in ``abandon`` still owe."""
 
     request: RequestId
+    abandon: tuple[SinkId, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,8 @@ def _of_sink(state: JobState, name: SinkId, sink: SinkState) -> Iterator[str]:
             yield f"sink {name}: transactions {earlier.checkpoint} and {later.checkpoint} are out of order"
         if earlier.generation == later.generation and earlier.through != later.after:
             yield f"sink {name}: transaction {later.checkpoint} does not begin where {earlier.checkpoint} ends"
+    if state.burned and sink.due:
+        yield f"the end of the job is written down, and sink {name} still owes a commit"
     waiting = [record.id for record in state.chain.queue if isinstance(record, CompletedCheckpoint)]
     for permit, transaction in sink.due:
         if permit.checkpoint in waiting or permit.checkpoint < transaction.checkpoint:

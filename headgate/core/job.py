@@ -101,8 +101,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             coordinator.ask(turn, Request(request, Kind.CHECKPOINT))
         case SavepointAsked(request, stop):
             coordinator.ask(turn, Request(request, Kind.SAVEPOINT, stop))
-        case CancelAsked(request):
-            closing.cancel(turn, request)
+        case CancelAsked(request, abandon):
+            closing.cancel(turn, request, abandon)
         case HoldAsked():
             sweeping.hold(turn, event)
         case _:

@@ -86,7 +86,8 @@ def chain_read(turn: Turn, fact: ChainRead) -> None:
         base = recovery.choose(records, state.restore.checkpoint)
         _refuse_unkept(state, fact, base)
         fence = chain.fence(records, state.leader, base.id if base else None, state.next_id)
-        recovery.plan(state.graph, records, state.restore, fence.generation)
+        plan = recovery.plan(state.graph, records, state.restore, fence.generation)
+        fence = evolve(fence, abandoned=plan.abandoned)
     except NotRestorable as error:
         closing.fail_waiting(turn, str(error))
         turn.state = evolve(turn.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
@@ -158,7 +159,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         generation=fence.generation,
         chain=chain.opened(fence),
         next_id=fence.next_id,
-        restore=evolve(state.restore, checkpoint=None, again=False),
+        restore=evolve(state.restore, checkpoint=None, again=False, abandon=()),
         records=(),
         fence=None,
         base=fence.base,
@@ -178,6 +179,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         doomed=(),
     )
     turn.tell_story(f"generation {fence.generation} begins from {fence.base}")
+    closing.tell_abandoned(turn, fence.abandoned)
     for sink in sinks:
         committing.order_commit(turn, sink)
     for savepoint in state.copying:

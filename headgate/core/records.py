@@ -4,7 +4,7 @@ One rule: a record is created once and never changed. Each id of the chain has o
 a void (the checkpoint of that id was given up), or a fence (a new generation began here).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from headgate.core.ids import (
@@ -18,6 +18,10 @@ from headgate.core.ids import (
     SinkId,
     TaskId,
 )
+
+LATER = {"later": True}
+"""Marks a field that records had not always: it is written only where it says something, so that older versions read what
+does not need it."""
 
 
 class Ending(Enum):
@@ -96,7 +100,9 @@ class Transaction:
 class CompletedCheckpoint:
     """A published checkpoint. ``transactions`` are all that were sealed by then and not known to be committed.
 
-    ``stop`` if the job is to stop after it, whoever leads by then.
+    ``stop`` if the job is to stop after it, whoever leads by then. ``keeps`` is the checkpoint that its generation
+    continued from, while some task has not committed a batch of its own since: nobody knows yet whether the job can
+    run from there, so both are kept.
     """
 
     id: CheckpointId
@@ -108,6 +114,7 @@ class CompletedCheckpoint:
     transactions: tuple[Transaction, ...]
     request: RequestId | None = None
     stop: bool = False
+    keeps: CheckpointId | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,8 @@ class Fence:
     """A generation begins here. Who held the chain before can no longer publish.
 
     Its checkpoints are numbered from ``next_id``; it continues from checkpoint ``base``. With an ``ending`` it is the
-    last word on the job, which then only a user starts again.
+    last word on the job, which then owes nothing, and only a user starts it again. ``abandoned`` are transactions that
+    were to be committed, and that a user gave up by name: nobody commits them any more.
     """
 
     id: CheckpointId
@@ -133,6 +141,7 @@ class Fence:
     next_id: CheckpointId
     base: CheckpointId | None
     ending: Ending | None = None
+    abandoned: tuple[Transaction, ...] = field(default=(), metadata=LATER)
 
 
 Record = CompletedCheckpoint | Void | Fence
@@ -157,6 +166,8 @@ class Restore:
     """Operators by their old uid and their new one."""
     allow_non_restored: bool = False
     """State that no operator claims is left out, and new stateful operators begin empty."""
+    abandon: tuple[SinkId, ...] = ()
+    """Commits that these sinks owe are given up."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Which checkpoint a job returns to, and how each task and sink begins from it.
 
 One rule: what a published checkpoint decided is finished first, whichever checkpoint the job returns to; everything
-else that sinks have open is thrown away. State is found by operator uid, so tasks may be renamed and rescaled; a
-checkpoint for whose state or data in flight the job has no place is refused before anything starts.
+else that sinks have open is thrown away. A job that came to its end had finished it, and owes nothing. State is found
+by operator uid, so tasks may be renamed and rescaled; a checkpoint for whose state or data in flight the job has no
+place is refused before anything starts.
 """
 
 from collections.abc import Mapping
@@ -36,16 +37,40 @@ class Recovery:
     """One for each task, in the order of the graph. A finished task's is never ordered."""
     commits: tuple[tuple[CommitPermit, Transaction], ...]
     """What was decided before, in order."""
+    abandoned: tuple[Transaction, ...] = ()
+    """What was decided before, and the user has given up."""
 
 
 def plan(graph: Graph, records: tuple[Record, ...], restore: Restore, generation: Generation) -> Recovery:
     """How a new generation begins, given the chain up to its fence."""
     base = choose(records, restore.checkpoint)
+    try:
+        starts = _starts(graph, base, restore, generation)
+    except NotRestorable as error:
+        before = _kept_beside(records, base)
+        if before is None or not _fits(graph, before, restore):
+            raise
+        raise NotRestorable(f"{error}; or go back to checkpoint {before.id}, which fits: --from {before.id}") from error
     return Recovery(
         base=base,
-        starts=_starts(graph, base, restore, generation),
+        starts=starts,
         commits=_commits(graph, records, restore),
+        abandoned=tuple(transaction for _, transaction in owed(records) if transaction.sink in restore.abandon),
     )
+
+
+def _kept_beside(records: tuple[Record, ...], base: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
+    """The checkpoint that the base has not replaced yet: the base may be of a job that never ran."""
+    wanted = base.keeps if base is not None else None
+    return next((record for record in records if isinstance(record, CompletedCheckpoint) and record.id == wanted), None)
+
+
+def _fits(graph: Graph, base: CompletedCheckpoint, restore: Restore) -> bool:
+    try:
+        _starts(graph, base, restore, base.generation)
+    except NotRestorable:
+        return False
+    return True
 
 
 def choose(records: tuple[Record, ...], wanted: CheckpointId | None) -> CompletedCheckpoint | None:
@@ -71,21 +96,36 @@ def latest(records: tuple[Record, ...]) -> CheckpointId | None:
     return None
 
 
+def owed(records: tuple[Record, ...]) -> tuple[tuple[CommitPermit, Transaction], ...]:
+    """All that the newest completed checkpoint sealed and that may not be committed yet, in order.
+
+    Nothing if the job has come to its end since: its closing fence is burned when all is committed, or abandoned.
+    """
+    abandoned: list[Transaction] = []
+    for record in reversed(records):
+        if isinstance(record, CompletedCheckpoint):
+            permit = chain.permit(record)
+            return tuple((permit, each) for each in record.transactions if each not in abandoned)
+        if isinstance(record, Fence):
+            if record.ending is not None:
+                return ()
+            abandoned += record.abandoned
+    return ()
+
+
 def _commits(
     graph: Graph, records: tuple[Record, ...], restore: Restore
 ) -> tuple[tuple[CommitPermit, Transaction], ...]:
-    """All that the newest completed checkpoint sealed and that may not be committed yet."""
-    newest = next((record for record in reversed(records) if isinstance(record, CompletedCheckpoint)), None)
-    if newest is None:
-        return ()
-    for transaction in newest.transactions:
-        if transaction.sink not in graph.owner and not restore.allow_non_restored:
+    """All that is owed, but for what the user gives up. A sink that owes something may not be gone."""
+    due = tuple(each for each in owed(records) if each[1].sink not in restore.abandon)
+    for permit, transaction in due:
+        if transaction.sink not in graph.owner:
             raise NotRestorable(
-                f"sink {transaction.sink} is gone from the job, but checkpoint {newest.id} has output for it that may "
-                "not be committed yet: run the job once with the sink, or allow non-restored state"
+                f"sink {transaction.sink} is gone from the job, but checkpoint {permit.checkpoint} has output for it "
+                "that may not be committed yet: run the job once with the sink, or give that output up with "
+                f"--abandon-commits {transaction.sink}"
             )
-    permit = chain.permit(newest)
-    return tuple((permit, transaction) for transaction in newest.transactions if transaction.sink in graph.owner)
+    return due
 
 
 def _starts(

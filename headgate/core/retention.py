@@ -1,8 +1,9 @@
 """What may be deleted.
 
 One rule: nothing is deleted that a kept checkpoint names or that a live task may still need. What is kept: the newest
-``retained`` checkpoints, all savepoints, all that are held, and the one the running generation continues from. The rest
-is found by mark and sweep over a listing, as a pure plan: the same function serves the sweep and its dry run.
+``retained`` checkpoints, all savepoints, all that are held, and the one the running generation continues from, with the
+one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is found by mark and sweep over a listing,
+as a pure plan: the same function serves the sweep and its dry run.
 
 Records of checkpoints may go. Voids and fences never do: a fence that was gone would let a late publication through.
 There is always a later record than one that goes, which is how a late fence in its place is recognised. A late create
@@ -35,6 +36,7 @@ def keep(
     """The checkpoints that stay, in the order of ids."""
     periodic = [checkpoint.id for checkpoint in completed if checkpoint.kind is Kind.CHECKPOINT]
     newest = periodic[-retained:] if retained else []
+    beside = [checkpoint.keeps for checkpoint in completed if checkpoint.id == base]
     return tuple(
         checkpoint
         for checkpoint in completed
@@ -42,6 +44,7 @@ def keep(
         or checkpoint.id in newest
         or checkpoint.id in held
         or checkpoint.id == base
+        or checkpoint.id in beside
     )
 
 

@@ -12,9 +12,9 @@ from headgate.core.state import Turn
 
 
 def order_commit(turn: Turn, sink: SinkId) -> None:
-    """Order the next commit of a sink, if there is one."""
+    """Order the next commit of a sink, if there is one and no user has given it up."""
     due = turn.state.sinks[sink].due
-    if due:
+    if due and sink not in turn.state.abandon:
         turn.order(CommitTransaction(turn.state.generation, *due[0]))
 
 
@@ -42,6 +42,7 @@ def commit_failed(turn: Turn, fact: CommitFailed) -> None:
         turn.set_sink(fact.sink, sink)
         text = f"{fact.sink}: commit of checkpoint {fact.checkpoint} failed, will be tried again: {fact.why}"
         turn.order(Tell(Outcome.NOTICE, text, None, fact.checkpoint))
+        closing.commit_failed(turn, fact.sink, fact.why)
 
 
 def attempts_aborted(turn: Turn, fact: AttemptsAborted) -> None:

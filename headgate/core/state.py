@@ -31,7 +31,7 @@ from headgate.core.ids import (
     SinkId,
     TaskId,
 )
-from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Restore
+from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Restore, Transaction
 from headgate.core.restart import History
 from headgate.core.settings import Settings
 
@@ -151,6 +151,10 @@ class JobState:
     """Checkpoints that were ready when the job restarted: the chain will tell whether they are complete."""
     cancel: RequestId | None = None
     """A user wants the job to end as soon as there is a generation to end."""
+    abandon: tuple[SinkId, ...] = ()
+    """Sinks whose commits a closing job does not wait for: a user gave them up."""
+    abandoned: tuple[Transaction, ...] = ()
+    """What these sinks owed. It goes into the closing fence."""
     starts: tuple[StartTask, ...] = ()
     """How this generation's tasks are started, once its sinks are recovered."""
     tasks: Mapping[TaskId, TaskState] = field(default_factory=dict)

@@ -7,7 +7,7 @@ message.
 
 from collections.abc import Iterator
 
-from headgate.core import alignment, coordinator, leadership, sinks, tasks
+from headgate.core import alignment, closing, coordinator, leadership, sinks, tasks
 from headgate.core.effects import (
     AbortAttempts,
     AbortStrangers,
@@ -76,6 +76,7 @@ def ticked(turn: Turn, now_ms: int) -> None:
     if turn.state.resend_at_ms is not None and now_ms >= turn.state.resend_at_ms:
         turn.state = evolve(turn.state, resend_at_ms=now_ms + turn.state.settings.resend_ms)
         turn.effects.extend(unanswered(turn.state))
+        closing.say_waiting(turn)
 
 
 def retry(turn: Turn) -> None:

@@ -5,7 +5,8 @@ waits for ever: every wait has its time, and a process that ends answers whoever
 
 The process that leads listens on a port of its own and writes where, with a secret, into the job's storage, for its
 owner alone to read. Whoever can read that can command the job, and nobody else on the machine can. One connection
-carries one request and one answer, each a line of JSON. A request has one deadline, however slowly it comes; and where
+carries one request and one answer, each a line of JSON, and who wants to hear meanwhile what it takes gets that in
+lines before. A request has one deadline, however slowly it comes; and where
 too many connections have not shown the secret yet, the oldest of them is closed, so that none of them keeps others out.
 """
 
@@ -13,18 +14,20 @@ import contextlib
 import hmac
 import json
 import os
+import queue
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from headgate.core.effects import Outcome, Tell
 from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, SavepointAsked, UserFact
-from headgate.core.ids import CheckpointId, LeaderId, RequestId
+from headgate.core.ids import CheckpointId, LeaderId, RequestId, SinkId
 from headgate.errors import ExternalError, UserError
 from headgate.store.jobstore import JobStore
 
@@ -62,10 +65,31 @@ class Reply:
     checkpoint: int | None = None
 
 
-@dataclass
 class _Waiter:
-    told: threading.Event = field(default_factory=threading.Event)
-    reply: Reply = Reply(Outcome.FAILED, "the job's process is ending")
+    """Whoever waits for an answer, in a thread of its own: the driver loop never waits for it."""
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[str | Reply] = queue.SimpleQueue()
+        self.last = ""
+        """What it was told last of what it takes."""
+
+    def tell(self, what: str | Reply) -> None:
+        """A word on what it takes, or the answer. Only the first answer counts."""
+        self._inbox.put(what)
+
+    def wait(self, timeout_s: float, notice: Callable[[str], None]) -> Reply | None:
+        """The answer, or None if the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                what = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return None
+            if isinstance(what, Reply):
+                return what
+            if what != self.last:
+                notice(what)
+            self.last = what
 
 
 # -- the process that runs the job -----------------------------------------------------------------------------------
@@ -109,13 +133,13 @@ class ControlServer:
 
     def answer(self, tell: Tell) -> None:
         """What the core tells, to whoever asked. What nobody waits for is let go."""
-        if tell.request is None or tell.outcome is Outcome.NOTICE:
+        if tell.request is None:
             return
         with self._lock:
             waiter = self._waiting.get(tell.request)
-        if waiter is not None and not waiter.told.is_set():
-            waiter.reply = Reply(tell.outcome, tell.text, tell.checkpoint)
-            waiter.told.set()
+        if waiter is not None:
+            answer = Reply(tell.outcome, tell.text, tell.checkpoint)
+            waiter.tell(tell.text if tell.outcome is Outcome.NOTICE else answer)
 
     def close(self) -> None:
         """The job is over: answer whoever still waits, and listen no more."""
@@ -123,7 +147,7 @@ class ControlServer:
             self._ending.set()
             waiting, handlers = list(self._waiting.values()), list(self._handlers)
         for waiter in waiting:
-            waiter.told.set()
+            waiter.tell(Reply(Outcome.FAILED, "the job's process is ending"))
         if self._socket is not None:
             with contextlib.suppress(OSError):  # Wakes the thread that listens; it may be gone already.
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -167,8 +191,8 @@ class ControlServer:
                 if known:
                     with self._lock:
                         self._strangers.pop(connection, None)
-                answer = self._answer_to(request) if known else STRANGER
                 connection.settimeout(LINE_S)
+                answer = self._answer_to(request, partial(_send_notice, connection)) if known else STRANGER
                 _send(connection, answer)
         finally:
             with self._lock:
@@ -177,17 +201,17 @@ class ControlServer:
     def _knows(self, token: object) -> bool:
         return isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())
 
-    def _answer_to(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _answer_to(self, request: Mapping[str, Any], notice: Callable[[str], None]) -> Mapping[str, Any]:
         match request.get("command"):
             case "ping":
                 return self._about
             case "status":
                 return {"status": self._state_of()}
             case _:
-                reply = self._ask(request)
+                reply = self._ask(request, notice if request.get("notices") is True else lambda _: None)
                 return {"outcome": reply.outcome.value, "text": reply.text, "checkpoint": reply.checkpoint}
 
-    def _ask(self, request: Mapping[str, Any]) -> Reply:
+    def _ask(self, request: Mapping[str, Any], notice: Callable[[str], None]) -> Reply:
         """Hand a request to the core, and wait for what it tells."""
         name = RequestId(f"control-{secrets.token_hex(8)}")
         fact = _fact(name, request)
@@ -204,12 +228,11 @@ class ControlServer:
             self._submit(fact)
             timeout_s = _seconds(request.get("timeout_s"))
             deadline = time.monotonic() + timeout_s
-            late = Reply(Outcome.FAILED, f"{request['command']}: no answer within {timeout_s:g} s; it may still come")
-            if not waiter.told.wait(timeout_s):
-                return late
-            if waiter.reply.outcome is Outcome.DONE and request["command"] in ENDING:
-                return waiter.reply if self._ending.wait(max(0.0, deadline - time.monotonic())) else late
-            return waiter.reply
+            reply = waiter.wait(timeout_s, notice)
+            if reply is not None and reply.outcome is Outcome.DONE and request["command"] in ENDING:
+                reply = reply if self._ending.wait(max(0.0, deadline - time.monotonic())) else None
+            late = f"{request['command']}: no answer within {timeout_s:g} s; it may still come"
+            return reply or Reply(Outcome.FAILED, f"{late}{'; ' * bool(waiter.last)}{waiter.last}")
         finally:
             with self._lock:
                 del self._waiting[name]
@@ -226,11 +249,16 @@ def _fact(name: RequestId, request: Mapping[str, Any]) -> UserFact | None:
         case "stop":
             return SavepointAsked(name, stop=True)
         case "cancel":
-            return CancelAsked(name)
+            sinks = request.get("abandon") or ()
+            return CancelAsked(name, tuple(SinkId(str(sink)) for sink in sinks)) if _is_names(sinks) else None
         case "hold" | "release" as command if isinstance(checkpoint, int):
             return HoldAsked(name, CheckpointId(checkpoint), held=command == "hold")
         case _:
             return None
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
 
 
 # -- a command -------------------------------------------------------------------------------------------------------
@@ -260,11 +288,18 @@ class ControlClient:
         reply = None if control is None else self._patiently(control, {"command": "status"}, LINE_S)
         return None if reply is None else reply.get("status")
 
-    def ask(self, command: str, *, timeout_s: float = REQUEST_S, **arguments: object) -> Reply:
-        """Have the job do something, and wait until it has."""
+    def ask(
+        self,
+        command: str,
+        *,
+        timeout_s: float = REQUEST_S,
+        notice: Callable[[str], None] = lambda _: None,
+        **arguments: object,
+    ) -> Reply:
+        """Have the job do something, and wait until it has. ``notice`` hears meanwhile what it takes."""
         control = self._here()
-        request = {"command": command, "timeout_s": timeout_s, **arguments}
-        reply = None if control is None else self._patiently(control, request, timeout_s + LINE_S)
+        request = {"command": command, "timeout_s": timeout_s, "notices": True, **arguments}
+        reply = None if control is None else self._patiently(control, request, timeout_s + LINE_S, notice)
         if reply is None:
             raise NotRunning(f"job {self._store.job} is not running here: start it with `headgate run`")
         return Reply(Outcome(reply["outcome"]), reply["text"], reply["checkpoint"])
@@ -282,16 +317,27 @@ class ControlClient:
             return None
         return control
 
-    def _patiently(self, control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: float) -> Any:
+    def _patiently(
+        self,
+        control: Mapping[str, Any],
+        request: Mapping[str, Any],
+        timeout_s: float,
+        notice: Callable[[str], None] = lambda _: None,
+    ) -> Any:
         try:
-            return _talk(control, request, timeout_s)
+            return _talk(control, request, timeout_s, notice)
         except _Silent:
             raise ExternalError(
                 f"process {control['pid']} of job {self._store.job} does not answer: see whether it is stuck or busy"
             ) from None
 
 
-def _talk(control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
+def _talk(
+    control: Mapping[str, Any],
+    request: Mapping[str, Any],
+    timeout_s: float,
+    notice: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any] | None:
     """Ask, and hear the answer. None if nobody listens there, or not the one we mean."""
     try:
         connection = socket.create_connection((control["host"], control["port"]), LINE_S)
@@ -302,12 +348,36 @@ def _talk(control: Mapping[str, Any], request: Mapping[str, Any], timeout_s: flo
     try:
         with connection:
             _send(connection, {**request, "token": control["token"]})
-            reply = _parse(_read_line(connection, timeout_s))
+            reply = _hear(connection, timeout_s, notice)
     except OSError:
         raise _Silent from None
     if not reply:
         raise _Silent
     return None if "error" in reply else reply
+
+
+def _hear(connection: socket.socket, timeout_s: float, notice: Callable[[str], None]) -> dict[str, Any]:
+    """The answer, which is the last line. Those before it say what it takes."""
+    deadline = time.monotonic() + timeout_s
+    data = b""
+    while True:
+        line, end, rest = data.partition(b"\n")
+        message = _parse(line) if end else {}
+        if set(message) == {"notice"}:
+            notice(str(message["notice"]))
+            data = rest
+            continue
+        if end or len(data) >= LINE_BYTES_MAX:
+            return message
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        more = connection.recv(65536)
+        if not more:
+            return _parse(data)
+        data += more
+
+
+def _send_notice(connection: socket.socket, text: str) -> None:
+    _send(connection, {"notice": text})
 
 
 # -- both ends -------------------------------------------------------------------------------------------------------

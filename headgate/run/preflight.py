@@ -1,17 +1,17 @@
 """Before anything starts: who leads, where to begin, and whether what is there is whole.
 
-One rule: nothing in the storage changes before all of it is clear. Then a savepoint from elsewhere is brought in, and
-that is published like any checkpoint: it is the newest record of the chain, or was never there.
+One rule: nothing in the storage changes before all of it is clear. Then a savepoint from elsewhere is brought in: a
+fence first, and then it is published as any checkpoint. It is the newest record of the chain, or was never there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from headgate.core import recovery
 from headgate.core.errors import NotRestorable
 from headgate.core.graph import Graph
-from headgate.core.ids import CheckpointId, Generation, OperatorUid
+from headgate.core.ids import CheckpointId, Generation, OperatorUid, SinkId
 from headgate.core.records import CompletedCheckpoint, Record, Restore
 from headgate.errors import BadStorage, InvalidJob, InvalidOption
 from headgate.run import savepoints
@@ -34,6 +34,8 @@ class Wishes(Protocol):
     @property
     def allow_non_restored_state(self) -> bool: ...  # noqa: D102
     @property
+    def abandon_commits(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
     def renamed(self) -> tuple[tuple[str, str], ...]: ...  # noqa: D102
 
 
@@ -49,7 +51,7 @@ def choose(store: JobStore, wishes: Wishes) -> Beginning:
     """Where the job begins, once it is clear that it can. Nothing is written."""
     refuse_second(store, takeover=wishes.takeover)
     found = _wanted(store, wishes.restore_from)
-    brought, wanted = (found, found.record.id) if isinstance(found, savepoints.Brought) else (None, found)
+    brought, wanted = (found, None) if isinstance(found, savepoints.Brought) else (None, found)
     records = store.read_chain()
     if brought is None:
         base = recovery.choose(records, wanted)
@@ -61,7 +63,9 @@ def choose(store: JobStore, wishes: Wishes) -> Beginning:
         checkpoint=wanted,
         renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in wishes.renamed),
         allow_non_restored=wishes.allow_non_restored_state,
+        abandon=tuple(SinkId(sink) for sink in wishes.abandon_commits),
     )
+    _refuse_needless(records, restore)
     return Beginning(restore, brought)
 
 
@@ -70,16 +74,23 @@ def settle(store: JobStore, graph: Graph, beginning: Beginning) -> Restore:
 
     The core says so again when it leads.
     """
-    records: tuple[Record, ...] = store.read_chain()
-    if beginning.brought is not None:
-        records = (*records, beginning.brought.record)
+    brought, restore = beginning.brought, beginning.restore
+    records = store.read_chain() if brought is None else savepoints.foresee(store, brought)
     try:
-        recovery.plan(graph, records, beginning.restore, Generation(1))
+        recovery.plan(graph, records, restore, Generation(1))
     except NotRestorable as error:
         raise InvalidJob(f"job {store.job}: {error}") from error
-    if beginning.brought is not None:
-        savepoints.publish(store, beginning.brought)
-    return beginning.restore
+    return restore if brought is None else replace(restore, checkpoint=savepoints.publish(store, brought))
+
+
+def _refuse_needless(records: tuple[Record, ...], restore: Restore) -> None:
+    """Only what is owed can be given up."""
+    owing = {transaction.sink: None for _, transaction in recovery.owed(records)}
+    for sink in restore.abandon:
+        if sink not in owing:
+            raise InvalidOption(
+                f"--abandon-commits {sink}: that sink owes no commit; those that do: {', '.join(owing) or 'none'}"
+            )
 
 
 def refuse_second(store: JobStore, *, takeover: bool) -> None:

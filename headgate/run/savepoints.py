@@ -4,10 +4,12 @@ One rule: everything a savepoint needs is in its directory, under the names that
 comes last. It comes only when all that the savepoint sealed is committed, so nothing outside is owed to it. A directory
 with a manifest can be moved, copied, and kept anywhere.
 
-A savepoint from elsewhere is brought in by publishing it: it becomes the newest checkpoint of the chain, in the one
-place where whoever leads would create his next record, who is thereby fenced off.
+A savepoint from elsewhere is brought in by publishing it: it becomes the newest checkpoint of the chain. A fence goes
+first: whoever led before can no longer publish, so the number that the savepoint gets is nobody else's, and all that
+was decided to be committed is known.
 """
 
+import contextlib
 import dataclasses
 import tempfile
 import uuid
@@ -16,15 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core import chain
-from headgate.core.ids import CheckpointId, Generation, LeaderId
+from headgate.core import chain, recovery
+from headgate.core.ids import CheckpointId, LeaderId
 from headgate.core.records import CompletedCheckpoint, Fence, Kind, Record
-from headgate.errors import BadStorage
+from headgate.errors import BadStorage, ExternalError, HeadgateError
 from headgate.snapshot.files import check, tables_of
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
 
 MANIFEST = "manifest.json"
+FENCES_MAX = 100
+"""So often a fence is tried behind somebody who goes on publishing."""
 
 
 def directory_of(savepoint: CheckpointId) -> str:
@@ -77,59 +81,101 @@ def read(path: Path) -> tuple[CompletedCheckpoint, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Brought:
-    """A savepoint from elsewhere, as it will stand in the chain. Nothing is written yet."""
+    """A savepoint from elsewhere, seen to be whole. Nothing is written yet."""
 
     path: Path
     record: CompletedCheckpoint
     extra: Mapping[str, Any]
 
+    def behind(self, fence: Fence, records: tuple[Record, ...]) -> tuple[CompletedCheckpoint, dict[str, Any]]:
+        """What it is as the first checkpoint after a fence, with ``records`` before it."""
+        prefix = directory_of(fence.next_id)
+        record = dataclasses.replace(
+            self.record,
+            id=fence.next_id,
+            generation=fence.generation,
+            leader=fence.leader,
+            kind=Kind.SAVEPOINT,
+            tasks=tuple(
+                dataclasses.replace(
+                    task, generation=fence.generation, files=tuple(f"{prefix}/{name}" for name in task.files)
+                )
+                for task in self.record.tasks
+            ),
+            # What this job had decided to commit stays decided.
+            transactions=tuple(transaction for _, transaction in recovery.owed(records)),
+            keeps=None,
+        )
+        return record, _prefixed(self.extra, prefix)
+
 
 def prepare(store: JobStore, path: Path) -> Brought | CheckpointId:
-    """See that a savepoint is whole, and what it would be as the newest checkpoint; or its number, if it is our own."""
+    """See that a savepoint is whole; or its number, if it is our own."""
     record, extra = read(path)
-    records = store.read_chain()
     own = store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve()
-    if own and any(each.id == record.id for each in records):
+    if own and any(each.id == record.id for each in store.read_chain()):
         return record.id
-    number, generation = _place(records)
-    prefix = directory_of(number)
-    newest = next((each for each in reversed(records) if isinstance(each, CompletedCheckpoint)), None)
-    brought = dataclasses.replace(
-        record,
-        id=number,
-        generation=generation,
-        leader=LeaderId(f"import-{uuid.uuid4().hex[:12]}"),
-        kind=Kind.SAVEPOINT,
-        tasks=tuple(
-            dataclasses.replace(task, generation=generation, files=tuple(f"{prefix}/{name}" for name in task.files))
-            for task in record.tasks
-        ),
-        # What this job had decided to commit stays decided.
-        transactions=newest.transactions if newest is not None else (),
-    )
-    return Brought(path, brought, _prefixed(extra, prefix))
+    return Brought(path, record, extra)
+
+
+def foresee(store: JobStore, brought: Brought) -> tuple[Record, ...]:
+    """The chain as it would be with a savepoint from elsewhere. Nothing is written."""
+    records = store.read_chain()
+    fence = _next_fence(records, LeaderId("import"))
+    return (*records, fence, brought.behind(fence, records)[0])
 
 
 def publish(store: JobStore, brought: Brought) -> CheckpointId:
-    """Make a savepoint the newest checkpoint of the job: its files first, then its record.
+    """Make a savepoint the newest checkpoint of the job: a fence, its files, its record, and its manifest last of all.
 
-    Its manifest comes last of all: before there is a record, another savepoint may get the number.
+    If that fails, nothing of it is left but the fence.
     """
-    prefix = directory_of(brought.record.id)
-    for name in brought.extra["files"]:
-        store.copy_in(brought.path / name.removeprefix(f"{prefix}/"), name)
-    if store.create_record(brought.record, brought.extra) is not None:
+    fence, records = _burn(store, LeaderId(f"import-{uuid.uuid4().hex[:12]}"))
+    _clear_leftovers(store, fence, records)
+    record, extra = brought.behind(fence, records)
+    prefix = directory_of(record.id)
+    try:
+        for name in extra["files"]:
+            store.copy_in(brought.path / name.removeprefix(f"{prefix}/"), name)
+    except BaseException:
+        _delete_all(store, prefix)
+        raise
+    found = store.create_record(record, extra)  # If this fails the record may be there all the same: its files stay.
+    if found is not None and not chain.is_same(found, record):
+        _delete_all(store, prefix)
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
     store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
-    return brought.record.id
+    return record.id
 
 
-def _place(records: tuple[Record, ...]) -> tuple[CheckpointId, Generation]:
-    """Where the next record goes, as for a fence, and the generation it counts to."""
-    if not records:
-        return CheckpointId(0), Generation(1)
-    fence: Fence = chain.fence(records, LeaderId("import"), None, CheckpointId(0))
-    return fence.id, Generation(fence.generation - 1)
+def _burn(store: JobStore, leader: LeaderId) -> tuple[Fence, tuple[Record, ...]]:
+    """Put a fence where whoever leads would publish next, and see that it is the last record. Returns the chain."""
+    for _ in range(FENCES_MAX):
+        fence = _next_fence(store.read_chain(), leader)
+        if store.create_record(fence, {}) is None:
+            records = store.read_chain()
+            if chain.is_same(records[-1], fence):
+                return fence, records
+    raise ExternalError(f"job {store.job}: other processes go on publishing: stop them, and try again")
+
+
+def _next_fence(records: tuple[Record, ...], leader: LeaderId) -> Fence:
+    return chain.fence(records, leader, recovery.latest(records), CheckpointId(0))
+
+
+def _clear_leftovers(store: JobStore, fence: Fence, records: tuple[Record, ...]) -> None:
+    """Delete what was copied for savepoints that were never brought in: behind our fence, they never will be."""
+    known = {record.id for record in records if isinstance(record, CompletedCheckpoint)} | set(store.copied())
+    begun = {entry.path.split("/")[1] for entry in store.list("savepoints")}
+    for name in begun:
+        if name.isdecimal() and int(name) <= fence.id and int(name) not in known:
+            _delete_all(store, f"savepoints/{name}")
+
+
+def _delete_all(store: JobStore, directory: str) -> None:
+    """Delete a directory, as far as that goes."""
+    with contextlib.suppress(HeadgateError, OSError):
+        store.delete(*(entry.path for entry in store.list(directory)))
 
 
 def _prefixed(extra: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class Options:
     takeover: bool = False
     """Lead even if another process does: it is fenced off."""
     allow_non_restored_state: bool = False
+    abandon_commits: tuple[str, ...] = ()
+    """Sinks whose commits are given up, if some are owed."""
     renamed: tuple[tuple[str, str], ...] = ()
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)

@@ -59,6 +59,8 @@ class Checker:
         self.lost: dict[tuple[int, int], None] = {}
         """Records that at-most-once may leave out."""
         self.completed = 0
+        self.beside: dict[int, int] = {}
+        """Checkpoints that were taken before every task had shown that it can run, with the one that stays for it."""
 
     # -- the chain -------------------------------------------------------------------------------------------------
 
@@ -74,12 +76,32 @@ class Checker:
                     f"record {record.id} of generation {record.generation} landed behind one of {earlier.generation}"
                 )
         self.chain.append(record)
+        if getattr(record, "ending", None) is not None:
+            self._ended(record)
         if hasattr(record, "transactions"):
             self.completed += 1
             self._completed(record)
 
+    def _ended(self, fence: Any) -> None:
+        """The job has come to its end: all that was permitted is visible, or was given up by a user and is named."""
+        given_up = {(each.sink, each.generation, each.checkpoint) for each in fence.abandoned}
+        for sink, generation, checkpoint in self.permitted:
+            done = (generation, checkpoint) in self.scene.sinks[sink].committed
+            if not done and (sink, generation, checkpoint) not in given_up:
+                self.scene.violation(f"the job has ended, and {sink} has not committed transaction {checkpoint}")
+
+    def _stays_beside(self, record: Any) -> None:
+        """See whether every task has committed a batch since its generation began. If not, its base must stay."""
+        fence = next(r for r in reversed(self.chain) if hasattr(r, "base") and r.generation == record.generation)
+        works = self.scene.disk.works
+        begun = {s.task: works.get((record.generation, s.task)) for s in record.tasks}
+        moved = [s.finished or ((work := begun[s.task]) and s.batch > min(work.images)) for s in record.tasks]
+        if fence.base is not None and not all(moved):
+            self.beside[record.id] = self.beside.get(fence.base, fence.base)
+
     def _completed(self, record: Any) -> None:
         """A checkpoint is complete: its state must be exactly what came before its barriers."""
+        self._stays_beside(record)
         for transaction in record.transactions:
             self.permitted.setdefault(
                 (transaction.sink, transaction.generation, transaction.checkpoint), int(record.id)
@@ -180,6 +202,16 @@ class Checker:
             if behind > self.shape.lag_max:
                 self.scene.violation(f"{task} runs {behind} batches ahead of {downstream}")
 
+    def orders_commit(self, sink: str, generation: int, checkpoint: int) -> None:
+        """A process wants a transaction committed that ``checkpoint`` permits. A job that has come to its end had
+        committed all, and whoever begins after that owes nothing.
+        """
+        for record in reversed(self.chain):
+            if record.id < checkpoint:
+                break
+            if getattr(record, "ending", None) is not None and record.generation < generation:
+                self.scene.violation(f"{sink} is to commit for checkpoint {checkpoint}, and the job has ended since")
+
     def commits(self, sink: str, generation: int, checkpoint: int) -> None:
         """A transaction is about to be committed, for the first time or again."""
         if (sink, generation, checkpoint) not in self.permitted:
@@ -217,6 +249,7 @@ class Checker:
         if not all_go:
             kept.update(periodic[-self.shape.retained :])
             kept.update(record.id for record in completed[-1:])
+            kept.update(self.beside[record.id] for record in completed[-1:] if record.id in self.beside)
         for number in doomed:
             if number in kept or any(earlier.id == number and hasattr(earlier, "base") for earlier in self.chain):
                 self.scene.violation(f"record {number} is deleted though it is kept")

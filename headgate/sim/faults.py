@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, LeadershipLost, SavepointAsked
 from headgate.core.graph import Graph, Operator
-from headgate.core.ids import CheckpointId, LeaderId, OperatorUid
+from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, SinkId
 from headgate.core.restart import Failure, FailureClass
 from headgate.sim.plan import Fault
 
@@ -125,6 +125,7 @@ def ask(world: "World", fault: Fault) -> None:
         "ask-savepoint": SavepointAsked(request),
         "ask-stop": SavepointAsked(request, stop=True),
         "ask-cancel": CancelAsked(request),
+        "ask-abandon": CancelAsked(request, (SinkId(fault.target),)),
         "ask-hold": HoldAsked(request, some),
         "ask-release": HoldAsked(request, some, held=False),
     }
@@ -165,6 +166,7 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "ask-savepoint": ask,
     "ask-stop": ask,
     "ask-cancel": ask,
+    "ask-abandon": ask,
     "ask-hold": ask,
     "ask-release": ask,
     "change-job": change_job,

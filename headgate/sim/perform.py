@@ -185,6 +185,7 @@ def _seal_sink(process: "Process", order: e.SealSink) -> None:
 
 def commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
     """Commit. It takes effect even if the process that asked for it is gone by then."""
+    process.world.checker.orders_commit(order.transaction.sink, order.generation, order.permit.checkpoint)
     process.world.message(_commit_transaction, process, order)
 
 
@@ -330,6 +331,8 @@ def _delete_files(process: "Process", order: e.DeleteFiles) -> None:
 
 def tell(process: "Process", order: e.Tell) -> None:
     """Say something to the user."""
+    if order.outcome is e.Outcome.NOTICE:
+        return
     if order.request is not None:
         process.world.checker.answered(str(order.request))
     elif order.outcome is e.Outcome.FAILED and order.checkpoint is None and process.graph is process.world.graph:

@@ -158,6 +158,7 @@ KINDS = (
     ("ask-savepoint", 2),
     ("ask-stop", 1),
     ("ask-cancel", 0.3),
+    ("ask-abandon", 0.3),
     ("cancel-and-usurp", 0.5),
     ("ask-hold", 1),
     ("ask-release", 1),
@@ -171,7 +172,7 @@ def _fault(rng: Random, graph: Graph) -> Fault:
     target = ""
     if kind in ("crash-task", "fail-user", "fail-internal", "slow-task", "decline"):
         target = str(rng.choice(graph.tasks).id)
-    elif kind in ("commit-trouble", "seal-trouble"):
+    elif kind in ("commit-trouble", "seal-trouble", "ask-abandon"):
         target = str(rng.choice(tuple(graph.owner)))
     amount = {
         "crash-at-effect": rng.randrange(1, 60),

@@ -8,8 +8,8 @@ noticed by the checksum; a version that is not known is not guessed at. One valu
     {"format":1,"sha256":"<of the body's bytes>","body":{"extra":{...},"record":{"type":"Fence",...}}}
 
 A value is written by its type: a frozen dataclass as an object, a tuple as an array, an enum as its value, an id as
-what it is made of. A field that is not there takes its default, so that records may gain fields; one that nobody knows
-is an error, so that none is lost.
+what it is made of. A field that is not there takes its default, so that records may gain fields: those are marked, and
+written only where they differ from it. One that nobody knows is an error, so that none is lost.
 """
 
 import hashlib
@@ -110,7 +110,13 @@ def encode_value(hint: Any, value: Any) -> object:
         if issubclass(hint, Enum):
             return cast("Enum", value).value
         if is_dataclass(hint):
-            return {name: encode_value(kind, getattr(value, name)) for name, kind, _ in _fields(hint)}
+            said = {name: (kind, getattr(value, name)) for name, kind, _ in _fields(hint)}
+            unsaid = _later(hint)
+            return {
+                name: encode_value(kind, each)
+                for name, (kind, each) in said.items()
+                if name not in unsaid or each != unsaid[name]
+            }
     raise Mismatch(f"is {short(value)}, not {_word(hint)}")
 
 
@@ -198,6 +204,12 @@ def _fields(hint: Any) -> tuple[tuple[str, Any, bool], ...]:
         (field.name, hints[field.name], field.default is not MISSING or field.default_factory is not MISSING)
         for field in fields(hint)
     )
+
+
+@cache
+def _later(hint: Any) -> Mapping[str, object]:
+    """The fields that records had not always, with their defaults."""
+    return {field.name: field.default for field in fields(hint) if field.metadata.get("later")}
 
 
 def _word(hint: Any) -> str:

@@ -11,7 +11,10 @@ from typer.testing import CliRunner, Result
 
 from headgate.cli import app
 from headgate.core import events as e
-from headgate.core.ids import CheckpointId
+from headgate.core.effects import Outcome
+from headgate.core.ids import CheckpointId, Generation
+from headgate.core.records import Fence
+from headgate.run.control import ControlClient
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.cli.live import Job
@@ -257,7 +260,33 @@ def test_a_job_is_stopped_with_a_savepoint(storage: Path, job: Job) -> None:
         job.do(job.core.burn)
         job.do(lambda: job.core.tell(job.core.strangers_aborted()))
         job.server.close()
-        assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, "savepoint 1 completed\n")
+        said = f"savepoint 1 completed: file://{storage}/orders/savepoints/1\n"
+        assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, said)
+
+
+def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage: Path, job: Job) -> None:
+    job.core.tell(job.core.committed("a", 0))
+    job.core.ask()
+    job.core.make_ready(1)
+    job.core.create()
+    heard: list[str] = []
+    with ThreadPoolExecutor(2) as pool:
+        asked = pool.submit(ControlClient(opened(storage)).ask, "cancel", notice=heard.append)
+        job.do(lambda: job.core.tell(job.core.commit_failed(1)))
+        said = refused(headgate("cancel", "orders", "--storage", storage))
+        assert "already, and waits for sink out to commit checkpoint 1" in said
+        job.asked.clear()
+        without = pool.submit(headgate, "cancel", "orders", "--storage", storage, "--abandon-commits", "out")
+        job.do(job.core.burn)
+        job.do(lambda: job.core.tell(e.FilesListed(Generation(1), ())))
+        job.do(lambda: job.core.tell(e.FilesDeleted(Generation(1), (CheckpointId(1),))))
+        job.server.close()
+        assert without.result(60).exit_code == 0
+        assert asked.result(60).outcome is Outcome.DONE
+    assert any("`headgate cancel JOB --abandon-commits out` (out: no answer)" in one for one in heard)
+    fence = job.core.store[max(job.core.store)]
+    assert isinstance(fence, Fence)
+    assert [each.sink for each in fence.abandoned] == ["out"]
 
 
 def test_what_the_job_refuses_and_what_fails_have_codes_of_their_own(storage: Path, job: Job) -> None:

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from headgate.core import recovery
+from headgate.core import chain, recovery
 from headgate.core.effects import CopySavepoint, CreateRecord
 from headgate.core.events import RecordTaken, SavepointCopied
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
 from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Transaction
-from headgate.errors import BadStorage
+from headgate.errors import BadStorage, ExternalError
 from headgate.run import savepoints
 from headgate.run.savepoints import Brought
 from headgate.snapshot.files import check, tables_of
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
+from headgate.store.local import LocalStore
 from tests.edges.spark_files import put
 from tests.edges.stores import FIRST, ONE, UP, US, Heard, completed, open_job, segment
 
@@ -166,18 +167,19 @@ def test_a_savepoint_is_the_first_record_of_an_empty_chain(tmp_path: Path, kept:
     store = open_job(tmp_path / "new", remote=remote)
     brought = prepare(store, kept)
     assert store.read_chain() == (), "nothing is written yet"
-    assert savepoints.publish(store, brought) == 0
+    assert savepoints.foresee(store, brought)[-1].id == 1
+    assert store.read_chain() == (), "nothing is written yet"
+    assert savepoints.publish(store, brought) == 1
     record, extra = newest(store)
-    assert record == brought.record
-    assert (record.id, record.generation, record.kind) == (0, 1, Kind.SAVEPOINT)
-    assert record.tasks[0].files == tuple(f"savepoints/0/{name}" for name in FILES)
+    assert (record.id, record.generation, record.kind) == (1, 1, Kind.SAVEPOINT)
+    assert record.tasks[0].files == tuple(f"savepoints/1/{name}" for name in FILES)
     shutil.rmtree(kept)
     assert check(tmp_path / "new/job", tables_of([extra])) == []
-    assert extra["segments"][ONE][0][2] == [["savepoints/0/channels/up/g1/3/r1/part.parquet", len("rows of batch 3")]]
-    assert store.copied() == (0,)
+    assert extra["segments"][ONE][0][2] == [["savepoints/1/channels/up/g1/3/r1/part.parquet", len("rows of batch 3")]]
+    assert store.copied() == (1,)
 
 
-def test_it_goes_where_whoever_leads_would_put_his_next_record(tmp_path: Path, kept: Path) -> None:
+def test_a_fence_goes_first_where_whoever_leads_would_put_the_next_record(tmp_path: Path, kept: Path) -> None:
     heard = Heard(open_job(tmp_path / "new"))
     fence = Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)
     last = replace(completed(1), transactions=(OWED,))
@@ -185,11 +187,13 @@ def test_it_goes_where_whoever_leads_would_put_his_next_record(tmp_path: Path, k
         heard.storage.create_record(CreateRecord(US, record))
     savepoints.publish(heard.store, prepare(heard.store, kept))
     record, _ = newest(heard.store)
-    assert (record.id, record.generation) == (2, 1)
-    assert recovery.latest(heard.store.read_chain()) == 2
+    burned = heard.store.read_chain()[-2]
+    assert isinstance(burned, Fence)
+    assert (burned.id, burned.generation, burned.base, burned.next_id) == (2, 2, 1, record.id)
+    assert recovery.latest(heard.store.read_chain()) == record.id
     heard.storage.create_record(CreateRecord(US, completed(2)))
-    assert heard.last() == RecordTaken(US, record), "who led before is fenced off"
-    assert record.leader != US
+    assert heard.last() == RecordTaken(US, burned), "who led before is fenced off"
+    assert record.leader == burned.leader != US
 
 
 def test_what_the_job_had_decided_to_commit_stays_decided(tmp_path: Path, kept: Path) -> None:
@@ -206,7 +210,7 @@ def test_it_goes_behind_the_last_word_of_a_job_that_is_over(tmp_path: Path, kept
     store.create_record(closing, {})
     savepoints.publish(store, prepare(store, kept))
     record, _ = newest(store)
-    assert (record.id, record.generation) == (9, 4)
+    assert (record.id, record.generation) == (9 + chain.IDS_AHEAD_MAX, 5)
 
 
 def test_the_jobs_own_savepoint_is_found_by_its_number_and_not_brought_in(heard: Heard) -> None:
@@ -218,16 +222,81 @@ def test_the_jobs_own_savepoint_is_found_by_its_number_and_not_brought_in(heard:
 
 def test_a_savepoint_is_brought_in_again_and_again(tmp_path: Path, kept: Path) -> None:
     store = open_job(tmp_path / "new")
-    assert [savepoints.publish(store, prepare(store, kept)) for _ in range(3)] == [0, 1, 2]
-    assert store.copied() == (0, 1, 2)
+    numbers = [savepoints.publish(store, prepare(store, kept)) for _ in range(3)]
+    assert numbers == sorted(set(numbers))
+    assert store.copied() == tuple(numbers)
 
 
-def test_whoever_is_overtaken_leaves_no_savepoint_under_the_others_number(tmp_path: Path, kept: Path) -> None:
+def test_a_job_that_goes_on_publishing_is_fenced_off_and_its_savepoints_stay_as_they_are(
+    tmp_path: Path, kept: Path
+) -> None:
+    """A live leader publishes between the moment when the savepoint was found to be whole and the takeover."""
+    heard = Heard(open_job(tmp_path / "new"))
+    heard.storage.create_record(CreateRecord(US, Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)))
+    brought = prepare(heard.store, kept)
+    for number in (1, 2):
+        put(heard.root / FILES[0])
+        theirs = completed(number, files={UP: FILES[:1]}, kind=Kind.SAVEPOINT)
+        heard.storage.create_record(CreateRecord(US, replace(theirs, transactions=(OWED,))))
+        heard.storage.copy_savepoint(CopySavepoint(US, CheckpointId(number)))
+    before = {path: path.read_bytes() for path in (heard.root / "savepoints").rglob("*") if path.is_file()}
+    number = savepoints.publish(heard.store, brought)
+    assert {path: path.read_bytes() for path in before} == before
+    assert heard.store.copied() == (1, 2, number)
+    record, extra = newest(heard.store)
+    assert record.transactions == (OWED,), "what was decided meanwhile stays decided"
+    assert check(heard.root, tables_of([extra])) == []
+
+
+def test_what_an_ended_job_committed_is_not_owed_by_the_savepoint(tmp_path: Path, kept: Path) -> None:
+    heard = Heard(open_job(tmp_path / "new"))
+    heard.storage.create_record(CreateRecord(US, replace(completed(0), transactions=(OWED,))))
+    end = Fence(CheckpointId(1), Generation(2), US, CheckpointId(2), CheckpointId(0), Ending.STOPPED)
+    heard.storage.create_record(CreateRecord(US, end))
+    savepoints.publish(heard.store, prepare(heard.store, kept))
+    assert newest(heard.store)[0].transactions == ()
+
+
+class Overtaken(LocalStore):
+    """A storage in which somebody else takes over while files are copied in."""
+
+    def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
+        super().copy_in(local, path, link=link)
+        theirs = JobStore(LocalStore(self.local_root), "job")
+        records = theirs.read_chain()
+        if records[-1].leader != "other":
+            theirs.create_record(chain.fence(records, LeaderId("other"), None, CheckpointId(0)), {})
+
+
+class Full(LocalStore):
+    """A storage in which there is no more room for the last file."""
+
+    def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
+        if path.endswith(".parquet"):
+            raise ExternalError("no space left")
+        super().copy_in(local, path, link=link)
+
+
+@pytest.mark.parametrize("kind", [Overtaken, Full])
+def test_a_savepoint_that_could_not_be_brought_in_leaves_no_copy(
+    tmp_path: Path, kept: Path, kind: type[LocalStore]
+) -> None:
+    store = JobStore.open(kind(tmp_path / "new"), "job")
+    with pytest.raises((BadStorage, ExternalError), match=r"started by another process|no space left"):
+        savepoints.publish(store, prepare(store, kept))
+    assert list(store.list("savepoints")) == []
+    assert all(isinstance(record, Fence) for record in store.read_chain())
+
+
+def test_what_a_killed_process_left_is_cleared_by_the_next_and_nothing_else_is(tmp_path: Path, kept: Path) -> None:
     store = open_job(tmp_path / "new")
-    brought = prepare(store, kept)
-    theirs = Fence(CheckpointId(0), FIRST, LeaderId("other"), CheckpointId(1), None)
+    first = savepoints.publish(store, prepare(store, kept))
+    tail = store.read_chain()[-1]
+    theirs = chain.fence((tail,), LeaderId("killed"), first, CheckpointId(0))
     store.create_record(theirs, {})
-    with pytest.raises(BadStorage, match="was started by another process meanwhile"):
-        savepoints.publish(store, brought)
-    assert store.read_chain() == (theirs,)
-    assert store.copied() == ()
+    left = put(tmp_path / f"new/job/savepoints/{theirs.next_id}/tasks/up/g1/metadata")
+    alone = Path(shutil.copytree(kept, tmp_path / "new/job/savepoints/0"))  # Nobody knows it, but it is whole.
+    second = savepoints.publish(store, prepare(store, kept))
+    assert not left.exists()
+    assert alone.is_dir()
+    assert store.copied() == (0, first, second)

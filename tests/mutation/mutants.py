@@ -275,4 +275,40 @@ MUTANTS = (
         "            admit(turn, channel.upstream)\n",
         "            admit(turn, name)\n",
     ),
+    Mutant(
+        "a job that came to its end commits again when it is started",
+        "recovery.py",
+        "            if record.ending is not None:\n                return ()\n",
+        "",
+    ),
+    Mutant(
+        "a fence without an ending counts as paid up",
+        "recovery.py",
+        "            if record.ending is not None:\n                return ()\n",
+        "            return ()\n",
+    ),
+    Mutant(
+        "the end is written down before all decided commits are done",
+        "closing.py",
+        "state.copying or state.holding or any(sink.due for sink in state.sinks.values()):\n",
+        "state.copying or state.holding:\n",
+    ),
+    Mutant(
+        "commits that a user gave up are not written down",
+        "closing.py",
+        "next_id, base, state.ending, state.abandoned)",
+        "next_id, base, state.ending)",
+    ),
+    Mutant(
+        "a checkpoint of a generation that has not shown that it can run replaces the one before",
+        "retention.py",
+        "        or checkpoint.id in beside\n",
+        "",
+    ),
+    Mutant(
+        "a generation that never ran passes on its own beginning as the one to keep",
+        "coordinator.py",
+        "    return before.id if before.keeps is None else before.keeps\n",
+        "    return before.id\n",
+    ),
 )

@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -49,6 +49,16 @@ def test_the_form_does_not_change() -> None:
         b'{"extra":{"a":1},"record":{"base":null,"ending":"stopped","generation":2,"id":4,"leader":"bob","next_id":12,'
         b'"type":"Fence"}}}\n'
     )
+
+
+def test_what_records_had_not_always_is_written_where_it_says_something() -> None:
+    without = replace(fence(4, 2, 12), abandoned=CHECKPOINT.transactions)
+    said: list[tuple[Record, str]] = [(replace(CHECKPOINT, keeps=CheckpointId(2)), "keeps"), (without, "abandoned")]
+    for record, name in said:
+        data = encode(record, {})
+        assert json.loads(data)["body"]["record"][name]
+        assert decode(data, WHERE)[0] == record
+    assert "keeps" not in json.loads(encode(CHECKPOINT, {}))["body"]["record"]
 
 
 def test_what_is_written_is_json_that_begins_with_the_format() -> None:

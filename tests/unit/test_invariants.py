@@ -207,6 +207,10 @@ BROKEN: list[tuple[str, JobState]] = [
         with_sink(sink(due=(transaction(2, -1, 3), transaction(3, 4, 5)))),
     ),
     (
+        "the end of the job is written down, and sink out still owes a commit",
+        healthy(pending=(), phase=Phase.CLOSING, burned=True, sinks={OUT: sink(due=(transaction(2, -1, 3),))}),
+    ),
+    (
         "sink out may commit 4 before its checkpoint is published",
         with_sink(sink(due=(transaction(4, -1, 3),))),
     ),

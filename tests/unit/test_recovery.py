@@ -2,9 +2,10 @@ import pytest
 
 from headgate.core import chain, recovery
 from headgate.core.errors import NotRestorable
+from headgate.core.evolve import evolve
 from headgate.core.graph import Graph, Task
-from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, OperatorUid, TaskId
-from headgate.core.records import InFlight, Record, Restore
+from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, OperatorUid, SinkId, TaskId
+from headgate.core.records import Ending, InFlight, Record, Restore
 from headgate.core.recovery import FIRST_RUN, Recovery
 from tests.helpers import channel, completed, fence, line, operators, task, transaction, void
 
@@ -80,12 +81,43 @@ def test_without_a_completed_checkpoint_nothing_is_to_be_committed() -> None:
     assert plan(GRAPH, fence(0, 1, 1), void(1)).commits == ()
 
 
-def test_output_for_a_sink_that_is_gone_is_refused_unless_the_user_allows_it() -> None:
+def test_output_for_a_sink_that_is_gone_is_refused_unless_the_user_gives_it_up_by_name() -> None:
     checkpoint = completed(GRAPH, 1, transactions=(transaction(1, -1, 0, sink="lost"), transaction(1, -1, 0)))
-    with pytest.raises(NotRestorable, match=r"^sink lost is gone from the job, but checkpoint 1 has output for it"):
-        plan(GRAPH, checkpoint)
-    found = plan(GRAPH, checkpoint, restore=ALLOW)
+    for restore in (Restore(), ALLOW):  # State that is left out is one thing, output that is lost another.
+        with pytest.raises(NotRestorable, match=r"^sink lost is gone .* checkpoint 1 .* --abandon-commits lost$"):
+            plan(GRAPH, checkpoint, restore=restore)
+    found = plan(GRAPH, checkpoint, restore=Restore(abandon=(SinkId("lost"),)))
     assert [one.sink for _, one in found.commits] == ["out"]
+    assert [one.sink for one in found.abandoned] == ["lost"]
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_a_job_that_came_to_its_end_owes_nothing_and_its_sinks_may_go(ending: Ending) -> None:
+    checkpoint = completed(GRAPH, 1, transactions=(transaction(1, -1, 0, sink="lost"), transaction(1, -1, 0)))
+    end = evolve(fence(2, 2, 3, base=CheckpointId(1)), ending=ending)
+    again = fence(3, 3, 4, base=CheckpointId(1))
+    for records in ((checkpoint, end), (checkpoint, end, again), (checkpoint, end, again, void(4, 3))):
+        found = plan(GRAPH, *records)
+        assert found.base == checkpoint
+        assert found.commits == ()
+    after = completed(GRAPH, 5, generation=3, transactions=(transaction(5, 0, 1, generation=3),))
+    assert [one.checkpoint for _, one in plan(GRAPH, checkpoint, end, again, after).commits] == [5]
+
+
+def test_what_was_given_up_by_name_is_not_owed_by_the_next_generation_either() -> None:
+    lost = transaction(1, -1, 0, sink="lost")
+    checkpoint = completed(GRAPH, 1, transactions=(lost, transaction(1, -1, 0)))
+    without = evolve(fence(2, 2, 3, base=CheckpointId(1)), abandoned=(lost,))
+    assert [one.sink for _, one in plan(GRAPH, checkpoint, without).commits] == ["out"]
+    assert plan(GRAPH, checkpoint, without, restore=Restore(abandon=(SinkId("lost"),))).abandoned == ()
+
+
+def test_a_job_that_does_not_fit_is_offered_the_checkpoint_that_was_kept_beside() -> None:
+    before, empty = completed(GRAPH, 1), completed(line("a"), 2, generation=2, keeps=CheckpointId(1))
+    with pytest.raises(NotRestorable, match=r"^checkpoint 2 has no state for b-op: .*--from 1$"):
+        plan(GRAPH, before, fence(2, 2, 3), empty)
+    with pytest.raises(NotRestorable, match=r"state$"):  # That one does not fit either.
+        plan(line("c"), before, fence(2, 2, 3), empty)
 
 
 # -- how each task begins ------------------------------------------------------------------------------------------

@@ -53,6 +53,12 @@ def test_savepoints_held_checkpoints_and_the_base_are_kept_and_do_not_count() ->
     assert kept(*periodic(1, 2, 3, 4), savepoint, retained=0, held=(2,)) == [2, 5]
 
 
+def test_the_checkpoint_that_the_base_has_not_replaced_yet_is_kept_beside_it() -> None:
+    fresh = completed(GRAPH, 5, keeps=CheckpointId(2))
+    assert kept(*periodic(1, 2, 3, 4), fresh, base=5) == [2, 5]
+    assert kept(*periodic(1, 2, 3, 4), fresh, completed(GRAPH, 6), base=6) == [6]
+
+
 def test_a_held_checkpoint_that_is_gone_does_not_come_back() -> None:
     assert kept(*periodic(3), held=(1,), base=2) == [3]
 
