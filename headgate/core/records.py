@@ -20,8 +20,8 @@ from headgate.core.ids import (
 )
 
 LATER = {"later": True}
-"""Marks a field that records had not always: it is written only where it says something, so that older versions read what
-does not need it."""
+"""Marks a field that records had not always: it is written only where it says something, so that older versions read
+what does not need it."""
 
 
 class Ending(Enum):
