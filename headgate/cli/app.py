@@ -131,7 +131,7 @@ def locate(job: str, storage: str | None) -> Place:
     """Where a job is: by its file, or by its name in a storage."""
     if job.endswith(".py") or "/" in job:
         described = load(job)
-        return Place(described.name, storage or described.checkpoint.storage, dict(described.spark_conf))
+        return Place(described.name, storage or str(described.checkpoint.storage), dict(described.spark_conf))
     return Place(job, storage_of(storage), {})
 
 

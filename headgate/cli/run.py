@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from headgate.cli.app import FileArgument, StorageOption, load, say
-from headgate.errors import InvalidOption
+from headgate.errors import InvalidOption, UserError
 from headgate.view import text
 from headgate.view.recorder import PROGRESS
 
@@ -75,8 +75,8 @@ def run(
 
     Example: headgate run job.py --from 12
 
-    Exit codes: 0 it finished, or was stopped or cancelled; 1 it failed; 2 it could not begin as given; 3 another
-    process leads it now; 130 Ctrl-C; 143 SIGTERM.
+    Exit codes: 0 it finished, or was stopped or cancelled; 1 it failed; 2 it could not begin as given, or failed on
+    something that only you can put right; 3 another process leads it now; 130 Ctrl-C; 143 SIGTERM.
     """
     renamed = tuple(_pair("--rename", each, "OLD=NEW") for each in rename or ())
     settings = dict(_pair("--conf", each, "KEY=VALUE") for each in conf or ())
@@ -103,7 +103,10 @@ def run(
     except KeyboardInterrupt:
         say("interrupted: `headgate run` goes on from the last checkpoint")
         raise typer.Exit(128 + interruption.number) from None
-    raise typer.Exit(DEPOSED if result.deposed else 1 if result.ending == "failed" else 0)
+    if result.failure is not None:
+        say(str(result.failure))
+        raise typer.Exit(2 if isinstance(result.failure, UserError) else 1)
+    raise typer.Exit(DEPOSED if result.deposed else 0)
 
 
 def _pair(option: str, given: str, form: str) -> tuple[str, str]:

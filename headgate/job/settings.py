@@ -1,5 +1,6 @@
 """How a user tunes a job. One rule: every value is checked where it is written, and the message shows a good one."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class Checkpointing:
     The names and their meaning are Flink's. Durations are written ``"10s"``, or as a number of seconds.
     """
 
-    storage: str
+    storage: str | os.PathLike[str]
     """Where checkpoints live: a path, or a URI (``file``, ``hdfs``, ``s3a``).
 
     There is no default: a job that is started again must find the place where it was.
@@ -50,7 +51,7 @@ class Checkpointing:
     """Go on with checkpoints when some tasks have come to the end of their data."""
     lag_max: int | None = 8
     """A task runs at most so many batches ahead of its slowest reader. None: as far as it likes."""
-    working_directory: str | None = None
+    working_directory: str | os.PathLike[str] | None = None
     """Where queries keep their own files. None: inside ``storage``, so that a checkpoint copies nothing."""
     access: str = "owner"
     """Who may look into directories that Headgate makes: ``owner`` (mode 0700), or whoever the ``umask`` allows, for
@@ -100,6 +101,7 @@ def _flag(value: object, name: str) -> bool:
 
 
 def _uri(value: object, name: str) -> str:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(value, str) or not value.strip():
         raise InvalidOption(f"{name}={value!r} is no place: write a URI or a path, {name}='file:///data/headgate'")
     return value if _SCHEME.match(value) else f"file://{Path(value).expanduser().absolute()}"

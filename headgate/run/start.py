@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from headgate import state as backends
 from headgate.access import MODES, make_directory
 from headgate.channel.gates import Gates
-from headgate.core.effects import Effect, Tell
+from headgate.core.effects import Effect
 from headgate.core.events import Event, TransactionCommitted
 from headgate.core.ids import CheckpointId, LeaderId, SinkId
-from headgate.core.records import Restore
+from headgate.core.records import Ending, Restore
+from headgate.core.restart import FailureClass
 from headgate.core.settings import Mode
 from headgate.core.state import JobState, Phase
-from headgate.errors import ExternalError, HeadgateError, InvalidJob, InvalidOption
+from headgate.errors import ExternalError, HeadgateError, InvalidJob, InvalidOption, UserError
 from headgate.job.analyse import Analysis, analyse
 from headgate.job.api import Job
 from headgate.job.check import check
@@ -68,7 +69,7 @@ class Options:
     renamed: tuple[tuple[str, str], ...] = ()
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    storage: str | None = None
+    storage: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Result:
     ending: str | None
     checkpoint: CheckpointId | None
     text: str
+    failure: HeadgateError | None = None
+    """Why a job failed: a ``UserError`` if it would fail again, else an ``ExternalError``, from what was raised."""
 
     @property
     def deposed(self) -> bool:
@@ -141,14 +144,17 @@ def run_job(
     on_event: Callable[[dict[str, Any]], None] = lambda _: None,
     spark: SparkSession | None = None,
 ) -> Result:
-    """Run a job to its end. Returns how it ended; raises a ``HeadgateError`` if it could not begin."""
+    """Run a job to its end. Returns how it ended; raises a ``HeadgateError`` if it could not begin.
+
+    Of a job that failed, ``Result.failure`` says why.
+    """
     options = options or Options()
     nodes = job.freeze()
     _refuse_unfit(job, nodes)
     for node in nodes:
         if isinstance(node.what, Source):
             node.what.open()
-    uri = options.storage or job.checkpoint.storage
+    uri = str(options.storage or job.checkpoint.storage)
     mode = MODES[job.checkpoint.access]
     if "://" in uri and not uri.startswith("file:"):
         with spark_for(job, options, spark) as made:
@@ -265,6 +271,8 @@ class Running:
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
         self._text = ""
+        self._failed: dict[str, Any] | None = None
+        """The last failure that no restart has answered."""
 
     def lead(self, restore: Restore) -> Result:
         """Run the job until it is over, or until somebody else leads."""
@@ -280,7 +288,16 @@ class Running:
             self._tasks.close()
             self._gates.close()
         ending = None if state.phase is Phase.DEPOSED or state.ending is None else state.ending.value
-        return Result(ending, state.base, self._text)
+        return Result(ending, state.base, self._text, self._failure() if ending == Ending.FAILED.value else None)
+
+    def _failure(self) -> HeadgateError:
+        """What ended the job, to be raised by whoever wants to."""
+        if self._failed is None:
+            return ExternalError(self._text)
+        kind = UserError if self._failed["class"] == FailureClass.USER.value else ExternalError
+        failure = kind(f"task {self._failed['task']} failed: {self._failed['message']}")
+        failure.__cause__ = self._tasks.error_of(self._failed["task"], self._failed["run"])
+        return failure
 
     def _wait_committed(self, checkpoint: CheckpointId) -> bool:
         """Wait until all that was sealed up to a checkpoint is committed."""
@@ -293,8 +310,6 @@ class Running:
             return self._stepped.wait_for(committed, timeout=COMMIT_WAIT_S)
 
     def _perform(self, order: Effect, state: JobState) -> None:
-        if isinstance(order, Tell) and order.request is None:
-            self._text = order.text
         self._performer.perform(order, state)
 
     def _watch(
@@ -312,7 +327,19 @@ class Running:
         if stored:
             self._lanes.put("history", self._append_history, stored)
         for line in lines:
+            self._remember(line)
             self._on_event(line)
+
+    def _remember(self, line: dict[str, Any]) -> None:
+        match line["event"]:
+            case "task-failed":
+                self._failed = line
+            case "restart":
+                self._failed = None
+            case "ended":
+                self._text = line["text"]
+            case _:
+                pass
 
     def _append_history(self, lines: list[dict[str, Any]]) -> None:
         """The history is for people. A job does not end because a line of it could not be written."""
@@ -332,7 +359,7 @@ def _working_root(job: Job, store: JobStore) -> Path:
     """The job's working directory: inside the storage unless the user wants it elsewhere."""
     wanted = job.checkpoint.working_directory
     if wanted is not None:
-        return Path(wanted.removeprefix("file://")).absolute() / job.name
+        return Path(str(wanted).removeprefix("file://")).absolute() / job.name
     if store.local_root is None:
         raise InvalidOption(
             f"storage {store.uri} is not a directory of this machine: give Checkpointing a working_directory "

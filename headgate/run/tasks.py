@@ -155,6 +155,11 @@ class Tasks:
             query.stop()
         self._listener.close()
 
+    def error_of(self, task: TaskId, run: Run) -> BaseException | None:
+        """What a task's last run died of, if it was raised in this process."""
+        query = self._queries.get(task)
+        return query.error if query is not None and query.work.run == run else None
+
     def run_of(self, generation: Generation, task: TaskId, batch: Batch) -> Run | None:
         """The run that wrote what counts of a batch: the last that was in its hook."""
         return self._runs.get((generation, task), {}).get(batch)

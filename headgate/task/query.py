@@ -107,6 +107,8 @@ class Query:
         self._ended = False
         self._failure: Failure | None = None
         self._cause: BaseException | None = None
+        self.error: BaseException | None = None
+        """What was raised on this machine when the run failed."""
         self._query: StreamingQuery | None = None
         self._query_id = ""
         """What Spark calls the present query."""
@@ -137,7 +139,7 @@ class Query:
         except Stopped:
             return  # Whoever interrupted it wants no answer.
         except Exception as error:  # noqa: BLE001 - whatever keeps a query from starting is its failure
-            self._fail(classify(f"{type(error).__name__}: {error}", error))
+            self._fail(classify(f"{type(error).__name__}: {error}", error), error)
             return
         self.up = True
         self._tell(TaskStarted(work.generation, work.task, work.run, boundary))
@@ -164,7 +166,7 @@ class Query:
         try:
             boundary = self.boundary()
         except (HeadgateError, OSError) as error:
-            self._fail(classify(str(error), error))
+            self._fail(classify(str(error), error), error)
             return
         self._end(boundary)
 
@@ -181,7 +183,7 @@ class Query:
         except Stopped:
             return  # As in start.
         except Exception as error:  # noqa: BLE001 - as in start
-            self._fail(classify(f"{type(error).__name__}: {error}", error))
+            self._fail(classify(f"{type(error).__name__}: {error}", error), error)
             return
         if done:
             self._end(boundary)
@@ -313,7 +315,7 @@ class Query:
         try:
             if exception is not None and not wanted:
                 logger.error("%s failed: %s", self.work.name, cause or exception)
-                self._fail(classify(exception, cause))
+                self._fail(classify(exception, cause), cause)
             elif exception is None and not expected:
                 self.stop()
         finally:
@@ -397,11 +399,11 @@ class Query:
             with contextlib.suppress(Exception):  # A query that is dead already cannot be stopped.
                 query.stop()
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: Failure, error: BaseException | None = None) -> None:
         with self._lock:
             if self._failure is not None or self._ended:
                 return
-            self._failure = failure
+            self._failure, self.error = failure, error
             self.up = True
         work = self.work
         self._tell(TaskFailed(work.generation, work.task, work.run, failure, random.random()))

@@ -97,7 +97,7 @@ def test_without_an_interval_checkpoints_are_taken_when_asked_for() -> None:
     [
         ({"storage": ""}, "storage='' is no place: write a URI or a path, storage='file:///data/headgate'"),
         ({"storage": None}, "storage=None is no place"),
-        ({"storage": Path("/x")}, "is no place: write a URI or a path"),
+        ({"storage": b"/x"}, "is no place: write a URI or a path"),
         ({"working_directory": " "}, "working_directory=' ' is no place"),
         (
             {"interval": "soon"},
@@ -146,6 +146,7 @@ def test_a_path_is_made_absolute_so_that_a_restart_from_elsewhere_finds_it(
     assert written.storage == f"file://{tmp_path}/state"
     assert written.working_directory == f"file://{Path.home()}/work"
     assert replace(written, retained=2).storage == written.storage
+    assert Checkpointing(storage=tmp_path / "state", working_directory=Path("~/work")) == written
 
 
 def test_restart_strategies_take_durations_as_they_are_written() -> None:

@@ -138,7 +138,7 @@ def _trouble(frame: DataFrame, slow_ms: int, fail_at: int | None, flag: str) -> 
             time.sleep(slow_ms / 1000)
             if fail_at is not None and fail_at in batch.column("n").to_pylist() and not Path(flag).exists():
                 Path(flag).touch()
-                raise ValueError(f"row {fail_at} does not please")
+                raise hg.ExternalError(f"row {fail_at} does not please")
             yield batch
 
     return frame.mapInArrow(work, frame.schema)

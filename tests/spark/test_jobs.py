@@ -1,5 +1,6 @@
 """Whole jobs on real Spark, in this process: every shape in every mode, failures that Spark survives, savepoints."""
 
+import inspect
 import shutil
 import stat
 import threading
@@ -299,3 +300,59 @@ def test_a_source_that_cannot_be_read_again_is_refused_before_anything_starts(
     with pytest.raises(hg.UserError, match=r"test_jobs.py:\d+: source once cannot be read again"):
         hg.run_job(job, None, lambda _: None, spark)
     assert not (tmp_path / "storage").exists()
+
+
+# -- what would only fail again ---------------------------------------------------------------------------------------
+
+
+class NoMoney(Exception):
+    """A user's own, whose name says nothing of errors."""
+
+
+class Paying(hg.Processor):
+    output = "key string, n long"
+
+    def process(self, key: Any, rows: Any, context: hg.Context) -> Any:  # noqa: ARG002 - a processor's
+        raise NoMoney(f"{key} has\nnothing left")
+
+
+def ends_at_once(spark: SparkSession, directory: Path, source: Any, processor: Paying | None = None) -> tuple[Any, ...]:
+    """Run a job that is to be tried again twice: what it said of its failures and of its end, and its result."""
+    job = hg.Job(
+        "job",
+        checkpoint=hg.Checkpointing(storage=directory / "storage", interval="500ms"),
+        restart=hg.restart.fixed_delay(delay="10ms", attempts=2),
+    )
+    stream = job.source("rows", source)
+    if processor is not None:
+        stream = stream.process("pay", processor, key="key")
+    stream.sink("out", hg.files(directory / "out"))
+    lines: list[Line] = []
+    result = hg.run_job(job, None, lines.append, spark)
+    failed = [(line["class"], line["message"]) for line in lines if line["event"] == "task-failed"]
+    return failed, lines[-1]["text"], result
+
+
+def test_a_row_that_cannot_be_read_ends_the_job_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("who,amount\nann,1\n")
+    source = hg.log_directory(tmp_path / "in", format="csv", schema="user STRING, amount DOUBLE")
+    failed, ended, result = ends_at_once(spark, tmp_path, source)
+    said = f"{tmp_path}/in: the first line of 'a.csv' does not name the column 'user' once: correct the schema"
+    [(kind, message)] = failed
+    assert kind == "user"
+    assert message.startswith(said)
+    assert message in ended
+    assert result.text == ended
+    assert isinstance(result.failure, hg.UserError)
+    assert str(result.failure) == f"task rows failed: {message}"
+    assert "BadStorage" in str(result.failure.__cause__), "what was raised, with its traceback"
+
+
+def test_what_a_users_function_raises_ends_the_job_and_says_where(spark: SparkSession, tmp_path: Path) -> None:
+    failed, ended, result = ends_at_once(spark, tmp_path, hg.generator(rows=10, keys=1), Paying())
+    [(kind, message)] = failed
+    line = inspect.getsourcelines(Paying.process)[1] + 1
+    assert (kind, message) == ("user", f"NoMoney: key-000000 has nothing left (test_jobs.py:{line}, in process)")
+    assert message in ended
+    assert str(result.failure).endswith(message)
