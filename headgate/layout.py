@@ -40,6 +40,7 @@ from headgate.errors import BadStorage
 FINAL_WATERMARK_MS = 253_402_300_799_000
 """The end of the year 9999: after every event."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+PARTITIONS = "spark.sql.shuffle.partitions"
 VERSIONED = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(changelog|zip|delta|snapshot)")
 SCHEMA_PATH = re.compile(r'"file:[^"]*?(/state/[0-9]+/_stateSchema/[^"]*)"')
 CHECKSUM = re.compile(r"\.?([^.].*)\.crc")
@@ -75,6 +76,11 @@ class Offsets:
     def provider(self) -> str:
         """The state store that the query has used from its first batch on: it outlives what the session says."""
         return str(self.metadata.get("conf", {}).get(PROVIDER, ""))
+
+    def partitions(self) -> int | None:
+        """How many partitions the query's state has had from its first batch on: the same holds for them."""
+        found = str(self.metadata.get("conf", {}).get(PARTITIONS, ""))
+        return int(found) if found.isdecimal() else None
 
 
 def _is_position(line: str) -> bool:

@@ -14,6 +14,7 @@ from headgate.cli.app import (
     load,
     opened,
     refuse,
+    say,
     show,
     storage_of,
 )
@@ -111,16 +112,20 @@ def plan(
     from headgate.job import show as shown  # noqa: PLC0415 - Spark is imported only where it is needed
     from headgate.job.settings import to_core  # noqa: PLC0415
     from headgate.run.start import Options, plan_job, spark_for  # noqa: PLC0415
+    from headgate.task import partitions  # noqa: PLC0415
 
     with spark_for(described, Options(master=master)) as spark:
         planned, _ = plan_job(described, spark)
+        number, cores = partitions.chosen(spark), partitions.cores_of(spark)
+    if any(task.stateful for task in planned.tasks) and (advice := partitions.advice(number, cores)) is not None:
+        say(f"warning: {advice}")
     mode = to_core(described.checkpoint, described.restart).mode
     if as_json:
-        show(shown.as_data(described.name, planned, mode), "", as_json=True)
+        show(shown.as_data(described.name, planned, mode, number), "", as_json=True)
     elif as_dot:
         typer.echo(shown.as_dot(described.name, planned, mode), nl=False)
     else:
-        typer.echo(shown.as_text(described.name, planned, mode), nl=False)
+        typer.echo(shown.as_text(described.name, planned, mode, number), nl=False)
 
 
 def _overview(store: JobStore) -> dict[str, Any]:

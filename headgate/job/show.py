@@ -15,13 +15,17 @@ from headgate.redact import redact
 _STRONG_FIRST = ("exactly-once", "effectively-once", "at-least-once")
 
 
-def as_data(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE) -> dict[str, Any]:
-    """The plan of the job ``name`` as plain data, ready for JSON."""
+def as_data(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE, partitions: int | None = None) -> dict[str, Any]:
+    """The plan of the job ``name`` as plain data, ready for JSON.
+
+    ``partitions`` is the number of state partitions of a task that begins, if it is known.
+    """
     promise, because = guarantee(plan, mode)
     return {
         "job": name,
         "guarantee": promise,
         "because": because,
+        **({} if partitions is None else {"state_partitions": partitions}),
         "tasks": [_task(task) for task in plan.tasks],
         "channels": [
             {
@@ -36,10 +40,12 @@ def as_data(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE) -> dict[str, 
     }
 
 
-def as_text(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE) -> str:
+def as_text(name: str, plan: Plan, mode: Mode = Mode.EXACTLY_ONCE, partitions: int | None = None) -> str:
     """The plan as a person reads it, a paragraph for each task."""
-    data = as_data(name, plan, mode)
+    data = as_data(name, plan, mode, partitions)
     lines = [f"job {name}: {data['guarantee']}", *(f"  {why}" for why in data["because"])]
+    if partitions is not None and any(task.stateful for task in plan.tasks):
+        lines.append(f"  state partitions: {partitions} (a task that has a checkpoint keeps its own number)")
     width = max(len(_arrow(part) + part["uid"]) for task in data["tasks"] for part in task["operators"] + task["sinks"])
     for task in data["tasks"]:
         mode_text = "" if task["output_mode"] == "append" else f" ({task['output_mode']} mode)"

@@ -47,7 +47,7 @@ from headgate.source.api import Source
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from headgate.store.local import reporting
-from headgate.task import session
+from headgate.task import partitions, session
 from headgate.task.logs import logger
 from headgate.view.advice import Advice
 from headgate.view.recorder import Recorder
@@ -270,6 +270,7 @@ class Running:
         )
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
+        self._stateful = any(task.stateful for task in planned.tasks)
         self._text = ""
         self._failed: dict[str, Any] | None = None
         """The last failure that no restart has answered."""
@@ -332,6 +333,9 @@ class Running:
 
     def _remember(self, line: dict[str, Any]) -> None:
         match line["event"]:
+            case "generation":
+                if line["base"] is None and self._stateful:
+                    self._advise_on_partitions()
             case "task-failed":
                 self._failed = line
             case "restart":
@@ -340,6 +344,13 @@ class Running:
                 self._text = line["text"]
             case _:
                 pass
+
+    def _advise_on_partitions(self) -> None:
+        """A job begins, and will keep the number. Once is enough, however often it begins."""
+        self._stateful = False
+        text = partitions.advice(partitions.chosen(self._spark), partitions.cores_of(self._spark))
+        if text is not None:
+            self._loop.tell(Note("warning", {"text": text}))
 
     def _append_history(self, lines: list[dict[str, Any]]) -> None:
         """The history is for people. A job does not end because a line of it could not be written."""

@@ -32,6 +32,7 @@ from headgate.sink.api import Attempt, TwoPhaseSink
 from headgate.snapshot import rebuild
 from headgate.snapshot.take import Snapshots, task_directory
 from headgate.source.api import Source
+from headgate.task import partitions
 from headgate.task.listener import Listener
 from headgate.task.logs import silence
 from headgate.task.query import Query, Work
@@ -76,6 +77,7 @@ class Tasks:
         self._queries: dict[TaskId, Query] = {}
         self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}
         self._settled: dict[tuple[Generation, SinkId], Batch] = {}
+        self._advised: set[TaskId] = set()
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
@@ -221,6 +223,7 @@ class Tasks:
         renamed = {held.channel: channel.id for channel, held in in_flight}
         known = rebuild.rebuild(sources, query, files, order.snapshot.batch, positions, renamed)
         self._refuse_other_backend(order.task, query, order.snapshot.batch)
+        self._advise_on_partitions(order.task, query, order.snapshot.batch)
         where = task_directory(order.task, order.generation)
         if self._storage.fetch is None:  # Links in the storage itself: whole, and there for good.
             self._snapshots.know({f"{where}/{name}": facts for name, facts in known.items()})
@@ -234,6 +237,14 @@ class Tasks:
                 f"the state of task {task} is in {began_with.rpartition('.')[2]}, and the job now wants "
                 f"{str(now).rpartition('.')[2]}: keep the state backend that it began with"
             )
+
+    def _advise_on_partitions(self, task: TaskId, query: Path, batch: Batch) -> None:
+        began_with = layout.read_offsets(query, batch).partitions()
+        if self._planned[task].stateful and began_with is not None:
+            text = partitions.advice_on_restored(task, began_with, partitions.cores_of(self._spark))
+            if text is not None and task not in self._advised:
+                self._advised.add(task)
+                self._warn(text)
 
     def _put_in_flight(
         self, generation: Generation, channel: Channel, held: InFlight, base: CheckpointId | None

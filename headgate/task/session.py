@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.task import packages as jars
+from headgate.task import packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file. Built from ``java/src``."""
@@ -155,11 +155,13 @@ def build_session(
         builder = builder.config(key, value)
     try:
         with _listening_at(LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None):
-            return builder.getOrCreate()
+            made = builder.getOrCreate()
     except PySparkException as error:
         raise UserError(f"Spark did not start: {_first_line(error)} See that Java 17 or newer is on PATH") from error
     except Py4JError as error:
         raise ExternalError(f"Spark did not start on {chosen}: {_first_line(error)}") from error
+    partitions.choose(made, conf or {})
+    return made
 
 
 # -- a session that the user made ------------------------------------------------------------------------------------
@@ -193,6 +195,7 @@ def _adopt(
             f" and {JAR} on spark.driver.extraClassPath",
             stacklevel=3,
         )
+    partitions.choose(session, conf)
     if _on_this_machine(its_master) and shutil.which(context.pythonExec) != sys.executable:
         context.pythonExec = sys.executable
     return session

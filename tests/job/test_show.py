@@ -37,6 +37,14 @@ def test_the_text_has_a_paragraph_for_each_task() -> None:
     )
 
 
+def test_a_plan_says_how_many_partitions_the_state_of_a_new_task_gets() -> None:
+    assert as_data("summaries", planned(FORKED), partitions=2)["state_partitions"] == 2
+    assert as_text("summaries", planned(FORKED), partitions=2).splitlines()[1] == (
+        "  state partitions: 2 (a task that has a checkpoint keeps its own number)"
+    )
+    assert "partitions" not in as_text("plain", planned("orders  out!<orders"), partitions=2)
+
+
 def test_the_data_is_plain_and_says_all_of_it() -> None:
     data = as_data("summaries", planned(FORKED))
     assert json.loads(json.dumps(data)) == data

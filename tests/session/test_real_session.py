@@ -35,6 +35,7 @@ with warnings.catch_warnings(record=True) as said:
     print(spark is plain, spark.conf.get("spark.sql.streaming.minBatchesToRetain"))
     print(spark.conf.get("spark.sql.streaming.checkpoint.fileChecksum.enabled"))
     print([str(each.message)[:60] for each in said], spark.sparkContext.pythonExec == sys.executable)
+    print(spark.conf.get("spark.sql.shuffle.partitions"))
     print(spark.sparkContext._gateway.proc.pid, flush=True)
 sys.stdin.read()
 """
@@ -172,9 +173,10 @@ def test_a_session_of_the_users_own_is_taken_and_its_jvm_dies_with_the_process()
     )
     with process:
         assert process.stdout is not None
-        lines = [process.stdout.readline().strip() for _ in range(4)]
+        lines = [process.stdout.readline().strip() for _ in range(5)]
         process.send_signal(signal.SIGKILL)
     assert lines[:2] == [f"True {2**31 - 1}", "true"]
     assert lines[2] == """["the Spark session uses Hadoop's own local file system, which"] True"""
-    jvm = int(lines[3])
+    assert lines[3] == "1", "as many state partitions as cores"
+    jvm = int(lines[4])
     wait_until(lambda: family(jvm) == [], 60, "the end of the JVM, which outlives its process")
