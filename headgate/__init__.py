@@ -96,6 +96,11 @@ _MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public API, for whoever looks around."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(_MODULES[name])

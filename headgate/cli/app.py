@@ -44,6 +44,9 @@ StorageOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Print also what Spark logs, with all traces. It is always in the log file.")
+]
 
 
 class _OneLine(TyperGroup):

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headgate.cli.app import FileArgument, StorageOption, load, say
-from headgate.errors import InvalidOption, UserError
+from headgate.cli.app import FileArgument, StorageOption, VerboseOption, load, say
+from headgate.cli.log import run_log
+from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.view import text
 from headgate.view.recorder import PROGRESS
 
@@ -66,6 +67,7 @@ def run(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
     ] = None,
     storage: StorageOption = None,
+    verbose: VerboseOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Run a job until it finishes, fails, or is stopped.
@@ -97,14 +99,17 @@ def run(
         storage=storage,
     )
     interruption = Interruption()
-    try:
-        with watcher(as_json=as_json) as show:
-            result = start.run_job(described, wishes, interruption.guard(show))
-    except KeyboardInterrupt:
-        say("interrupted: `headgate run` goes on from the last checkpoint")
-        raise typer.Exit(128 + interruption.number) from None
+    with run_log(described.name, verbose=verbose) as log:
+        try:
+            with watcher(as_json=as_json) as show:
+                result = start.run_job(described, wishes, interruption.guard(show))
+        except KeyboardInterrupt:
+            say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
+            raise typer.Exit(128 + interruption.number) from None
+        except ExternalError as error:
+            raise ExternalError(f"{error} (log: {log})") from error
     if result.failure is not None:
-        say(str(result.failure))
+        say(f"{result.failure} (log: {log})")
         raise typer.Exit(2 if isinstance(result.failure, UserError) else 1)
     raise typer.Exit(DEPOSED if result.deposed else 0)
 

@@ -10,6 +10,7 @@ from headgate.cli.app import (
     JobArgument,
     JsonOption,
     StorageOption,
+    VerboseOption,
     found,
     load,
     opened,
@@ -18,6 +19,7 @@ from headgate.cli.app import (
     show,
     storage_of,
 )
+from headgate.cli.log import run_log
 from headgate.errors import BadStorage, ExternalError
 from headgate.run.control import ControlClient
 from headgate.store import jobstore
@@ -54,9 +56,9 @@ def list_jobs(storage: StorageOption = None, as_json: JsonOption = False) -> Non
 def status(job: JobArgument, storage: StorageOption = None, as_json: JsonOption = False) -> None:
     """Show what a job is doing, or where it ended.
 
-    States: starting, running, restarting, closing; finished, stopped, cancelled, failed; crashed (its process is gone,
-    and `headgate run` goes on from the last checkpoint); unknown (its process is on another machine, or does not
-    answer); new (it has never begun).
+    States: starting, running, restarting, closing; finished, stopped, cancelled, failed; interrupted (Ctrl-C or SIGTERM
+    ended its process) and crashed (its process is gone): `headgate run` goes on from the last checkpoint; unknown (its
+    process is on another machine, or does not answer); new (it has never begun).
 
     Example: headgate status orders
 
@@ -99,6 +101,7 @@ def plan(
     as_json: JsonOption = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz instead of text.")] = False,
     master: Annotated[str | None, typer.Option(help="The Spark master that works the plan out.")] = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Show the tasks and channels that a job becomes. Nothing is started, and no storage is touched.
 
@@ -114,7 +117,7 @@ def plan(
     from headgate.run.start import Options, plan_job, spark_for  # noqa: PLC0415
     from headgate.task import partitions  # noqa: PLC0415
 
-    with spark_for(described, Options(master=master)) as spark:
+    with run_log(described.name, verbose=verbose), spark_for(described, Options(master=master)) as spark:
         planned, _ = plan_job(described, spark)
         number, cores = partitions.chosen(spark), partitions.cores_of(spark)
     if any(task.stateful for task in planned.tasks) and (advice := partitions.advice(number, cores)) is not None:

@@ -7,7 +7,8 @@ session is started, no function is called.
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -15,18 +16,23 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headgate.columns import check_columns
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
 from headgate.errors import InvalidJob, InvalidOption
 from headgate.job.node import Kind, Node
 from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import TIME_MODES, Processor
-from headgate.job.settings import Checkpointing
+from headgate.job.settings import Checkpointing, check_scheme
+from headgate.needs import refuse_contradiction
 from headgate.values import Duration, duration_ms
 
 Transform = Callable[[DataFrame], DataFrame]
 Combine = Callable[[DataFrame, DataFrame], DataFrame]
 
 OUTPUT_MODES = ("append", "update", "complete")
+HOWS_SHOWN = ("inner", "left", "right", "outer", "semi")
+HOWS = {*HOWS_SHOWN, "cross", "full", "fullouter", "leftouter", "rightouter", "leftsemi", "anti", "leftanti"}
+"""What Spark calls the ways to join, without underscores. Which of them it runs on streams it says itself."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name that may stand in any path. A file that begins with a dot or an underscore is hidden from Spark."""
 
@@ -80,13 +86,14 @@ class Job:
         self.restart: Strategy = restart or ExponentialDelay()
         self.state = state
         self.spark_conf: Mapping[str, str] = MappingProxyType(_conf(where, spark_conf or {}))
+        with _at(where):
+            refuse_contradiction(self.spark_conf, *((state.name, state.conf) if state is not None else ()))
+            check_scheme(str(checkpoint.storage), self.spark_conf)
         self.master = master
-        try:
+        with _at(where):
             self.batch_interval_ms = (
                 None if batch_interval is None else duration_ms(batch_interval, name="batch_interval")
             )
-        except InvalidOption as error:
-            raise InvalidJob(f"{where}: {error}") from error
         self._draft = _Draft(name, where)
 
     def source(self, uid: str, source: Source | None = None) -> "Stream":
@@ -147,6 +154,9 @@ class Stream:
             processor.time in TIME_MODES,
             f"{type(processor).__name__}.time is {processor.time!r}: choose one of {', '.join(map(repr, TIME_MODES))}",
         )
+        if isinstance(processor.output, str):
+            with _at(where):
+                check_columns(processor.output, f"{type(processor).__name__}.output")
         names = (key,) if isinstance(key, str) else tuple(key)
         _need(
             where,
@@ -185,6 +195,11 @@ class Stream:
             where,
             callable(fn) if not names else fn is None,
             f"join({uid!r}, ...) needs either a function of two DataFrames or the columns to join on, as in on='user'",
+        )
+        _need(
+            where,
+            str(how).lower().replace("_", "") in HOWS,
+            f"join({uid!r}, ...) has how={_seen(how)}: choose one of {', '.join(map(repr, HOWS_SHOWN))}",
         )
         return self._add(where, uid, Kind.JOIN, fn or JoinOn(names, how), other, new_task=new_task)
 
@@ -268,6 +283,15 @@ class _Draft:
             )
         self.frozen = True
         return nodes
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Let a refusal show the user's line."""
+    try:
+        yield
+    except InvalidOption as error:
+        raise InvalidJob(f"{where}: {error}") from error
 
 
 def _caller() -> str:

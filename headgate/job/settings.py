@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from headgate.core.settings import Mode, Settings
 from headgate.errors import InvalidOption
 from headgate.values import Duration, count, duration_ms
 
+SCHEMES = ("file", "hdfs", "s3a", "viewfs")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -92,6 +94,18 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
         )
     except InvalidSettings as error:
         raise InvalidOption(str(error)) from error
+
+
+def check_scheme(uri: str, conf: Mapping[str, str]) -> None:
+    """Refuse a storage for which Spark has no file system, unless the user's settings name one."""
+    scheme = uri.partition(":")[0].lower() if _SCHEME.match(uri) else "file"
+    if scheme in SCHEMES or f"spark.hadoop.fs.{scheme}.impl" in conf:
+        return
+    instead = "write s3a:// in its place" if scheme in {"s3", "s3n"} else "use a local path, hdfs:// or s3a://"
+    raise InvalidOption(
+        f"storage={uri!r}: Spark has no file system for {scheme!r}: {instead}, or name its class in spark_conf as "
+        f"spark.hadoop.fs.{scheme}.impl (it must be able to create a file only if there is none)"
+    )
 
 
 def _flag(value: object, name: str) -> bool:

@@ -5,9 +5,11 @@ One rule: whatever can be refused is refused here, before anything runs and befo
 
 import contextlib
 import os
+import re
 import runpy
 import sys
 import threading
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +34,7 @@ from headgate.job.api import Job
 from headgate.job.check import check
 from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, plan
-from headgate.job.settings import to_core
+from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
 from headgate.run import preflight
 from headgate.run.control import ControlServer
@@ -50,6 +52,7 @@ from headgate.store.local import reporting
 from headgate.task import partitions, session
 from headgate.task.logs import logger
 from headgate.view.advice import Advice
+from headgate.view.job import INTERRUPTED
 from headgate.view.recorder import Recorder
 
 
@@ -95,10 +98,8 @@ def load_job(path: Path) -> Job:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         names = runpy.run_path(str(path), run_name="__headgate__")
-    except HeadgateError:
-        raise
     except (Exception, SystemExit) as error:
-        raise InvalidJob(f"{path}: {type(error).__name__}: {error}") from error
+        raise _located(error, path) from error
     found = {id(value): value for value in names.values() if isinstance(value, Job)}
     if isinstance(names.get("job"), Job):
         return names["job"]  # type: ignore[no-any-return]
@@ -106,6 +107,25 @@ def load_job(path: Path) -> Job:
         what = "describes no job" if not found else f"describes {len(found)} jobs"
         raise InvalidJob(f"{path} {what}: let it have one headgate.Job, or call the right one `job`")
     return next(iter(found.values()))
+
+
+def _located(error: BaseException, path: Path) -> HeadgateError:
+    """What went wrong in a job's file, with the line of the user's that it came from."""
+    said = " ".join(str(error).split())
+    if isinstance(error, ExternalError):
+        return ExternalError(f"{_line_of(error, path)}: {said}")
+    if isinstance(error, HeadgateError):
+        return InvalidJob(said if LOCATED.match(said) else f"{_line_of(error, path)}: {said}")
+    name = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        return InvalidJob(f"{Path(error.filename).name}:{error.lineno}: {name}: {error.msg}")
+    return InvalidJob(f"{_line_of(error, path)}: {': '.join(filter(None, (name, said)))}")
+
+
+def _line_of(error: BaseException, path: Path) -> str:
+    """The last line of the job's file that was running."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path.name}:{frames[-1].lineno}" if frames else str(path)
 
 
 def plan_job(job: Job, spark: SparkSession) -> tuple[Plan, dict[str, Analysis]]:
@@ -156,6 +176,7 @@ def run_job(
             node.what.open()
     uri = str(options.storage or job.checkpoint.storage)
     mode = MODES[job.checkpoint.access]
+    check_scheme(uri, {**job.spark_conf, **options.conf})
     if "://" in uri and not uri.startswith("file:"):
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
@@ -280,14 +301,20 @@ class Running:
         self._control.open(self._store)
         _watch_jvm(self._spark, lambda error: self._loop.tell(Broken(error)))
         self._loop.tell(self._guarantee)
+        interrupted = False
         try:
             state = self._loop.run(self._leader, restore)
+        except KeyboardInterrupt:
+            interrupted = True
+            raise
         finally:
             self._control.close()
             self._tasks.interrupt_all()
             self._lanes.close(CLOSE_S)
             self._tasks.close()
             self._gates.close()
+            if interrupted:
+                self._say_interrupted()
         ending = None if state.phase is Phase.DEPOSED or state.ending is None else state.ending.value
         return Result(ending, state.base, self._text, self._failure() if ending == Ending.FAILED.value else None)
 
@@ -345,6 +372,18 @@ class Running:
             case _:
                 pass
 
+    def _say_interrupted(self) -> None:
+        """Whoever asks for the status should not take this for a crash."""
+        text = "its process was interrupted: `headgate run` goes on from the last checkpoint"
+        line = {
+            "at": self._loop.now_ms(),
+            "event": "ended",
+            "ending": INTERRUPTED,
+            "text": text,
+            "leader": self._leader,
+        }
+        self._append_history([line])
+
     def _advise_on_partitions(self) -> None:
         """A job begins, and will keep the number. Once is enough, however often it begins."""
         self._stateful = False
@@ -360,6 +399,7 @@ class Running:
             logger.warning("the history of the job has a gap: %s", error)
 
 
+LOCATED = re.compile(r"[^\s:]+\.py:\d+: ")
 COMMIT_WAIT_S = 2.0
 """So long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
 CLOSE_S = 20.0

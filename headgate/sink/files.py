@@ -55,11 +55,15 @@ def files(
 
     An empty batch leaves no file, unless it is compressed text: there one without rows may remain.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidOption(f"files: path is {path!r}: give the path of a directory")
     target = _local(os.fspath(path))
     if format not in get_args(Format):
         raise InvalidOption(f"files({target}): format {format!r} is unknown: choose {', '.join(get_args(Format))}")
     if isinstance(partition_by, str) or not all(partition_by):
         raise InvalidOption(f"files({target}): partition_by takes column names, like ('day',); got {partition_by!r}")
+    if files_per_batch is not None and (isinstance(files_per_batch, bool) or not isinstance(files_per_batch, int)):
+        raise InvalidOption(f"files({target}): files_per_batch is {files_per_batch!r}: give a whole number")
     if files_per_batch is not None and files_per_batch < 1:
         raise InvalidOption(f"files({target}): files_per_batch must be at least 1, got {files_per_batch}")
     given = dict(options or {})

@@ -57,15 +57,24 @@ def generator(
     ``partitions``        how many partitions Spark makes the rows in
     ``seed``              another seed, other values, delays and order of keys
     """
-    for name, value, least in (
+    counts: tuple[tuple[str, object, int], ...] = (
         ("rows", rows, 0),
         ("rows_per_second", rows_per_second, 1),
         ("rows_per_batch", rows_per_batch, 1),
         ("keys", keys, 1),
         ("partitions", partitions, 1),
-    ):
-        if value is not None and value < least:
+    )
+    for name, value, least in counts:
+        if value is None and name in ("rows", "rows_per_second"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidOption(f"generator: {name} is {value!r}: give a whole number, as in {name}=1000")
+        if value < least:
             raise InvalidOption(f"generator: {name} is {value}: it must be {least} or more")
+    numbers: tuple[tuple[str, object], ...] = (("skew", skew), ("event_step_ms", event_step_ms or 0), ("seed", seed))
+    for name, number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise InvalidOption(f"generator: {name} is {number!r}: give a number, as in {name}=0")
     hot = round(skew * SHARES)
     if hot and not (keys > 1 and SHARES / keys <= hot < SHARES):
         raise InvalidOption(
@@ -232,6 +241,8 @@ def _since_epoch(moment: datetime | str) -> int:
     try:
         found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
-        raise InvalidOption(f"generator: start is {moment!r}: give a time such as '2025-01-01T00:00:00Z'") from None
+        found = None
+    if not isinstance(found, datetime):
+        raise InvalidOption(f"generator: start is {moment!r}: give a time such as '2025-01-01T00:00:00Z'")
     aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)

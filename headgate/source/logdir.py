@@ -34,6 +34,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headgate.columns import check_columns
 from headgate.errors import BadStorage, InvalidOption
 from headgate.source.api import Source
 from headgate.source.listing import Listing
@@ -70,8 +71,15 @@ def log_directory(
     """
     if format not in FORMATS:
         raise InvalidOption(f"log_directory: format is {format!r}: give one of {', '.join(FORMATS)}")
+    if rows_per_batch is not None and (isinstance(rows_per_batch, bool) or not isinstance(rows_per_batch, int)):
+        raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch!r}: give a whole number")
     if rows_per_batch is not None and rows_per_batch < 1:
         raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch}: it must be 1 or more")
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidOption(f"log_directory: path is {path!r}: give the path of a directory")
+    if not isinstance(schema, str):
+        raise InvalidOption(f"log_directory: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
+    check_columns(schema, "log_directory: schema")
     return LogDirectory(_local(os.fspath(path)), format, schema, rows_per_batch, bounded=bounded)
 
 

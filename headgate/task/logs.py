@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 QUERY_LOGGER = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 logger = logging.getLogger("headgate")
+failures = logger.getChild("failures")
+"""Whole traces. What they come to is told as an event, in one line."""
 
 
 def silence(spark: SparkSession) -> None:

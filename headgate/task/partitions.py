@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 SHUFFLE = "spark.sql.shuffle.partitions"
 SPARKS_OWN = "200"
 FAR_OFF = 8
-"""A number is far off if it is so many times the number of cores, or the other way round."""
+"""A number is far off if it is more than this times the number of cores, or the other way round."""
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")

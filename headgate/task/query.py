@@ -37,7 +37,7 @@ from headgate.core.restart import Failure, FailureClass
 from headgate.errors import HeadgateError
 from headgate.task.failure import classify, shorten
 from headgate.task.listener import Listener
-from headgate.task.logs import logger
+from headgate.task.logs import failures
 
 LOOK_S = 5.0
 """Whoever waits for the end of a query looks so often whether it is still there."""
@@ -314,7 +314,7 @@ class Query:
             expected = wanted or self._final
         try:
             if exception is not None and not wanted:
-                logger.error("%s failed: %s", self.work.name, cause or exception)
+                failures.error("%s failed: %s", self.work.name, cause or exception)
                 self._fail(classify(exception, cause), cause)
             elif exception is None and not expected:
                 self.stop()

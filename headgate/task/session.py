@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.needs import NEEDED, refuse_contradiction
 from headgate.task import packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
@@ -34,22 +35,6 @@ _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://
 _HADOOP = "spark.hadoop."
 _CLASS_PATHS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 """Where users say which jars there are."""
-
-NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "spark.sql.streaming.minBatchesToRetain": (
-            str(2**31 - 1),
-            "Headgate itself deletes what no checkpoint needs any more",
-        ),
-        "spark.sql.streaming.offsetLog.formatVersion": ("1", "Headgate reads Spark's offset log"),
-        "spark.sql.parquet.outputTimestampType": (
-            "TIMESTAMP_MICROS",
-            "channels carry timestamps in Parquet, whole and of any year",
-        ),
-        "spark.speculation": ("false", "two attempts at one output would both be written"),
-    }
-)
-"""What must be so, and why. A user may say the same, and nothing else."""
 
 FILE_SYSTEM: Mapping[str, str] = MappingProxyType(
     {
@@ -106,11 +91,8 @@ def settings_for(
     """
     conf = conf or {}
     chosen = _master(master, conf)
-    for key, value in conf.items():
-        if key == "spark.remote" or (key, value) == ("spark.api.mode", "connect"):
-            raise InvalidOption(f"{key}={value} is for Spark Connect, which Headgate cannot use: leave it out")
     needed = {key: value for key, (value, _) in NEEDED.items()}
-    _refuse_contradiction(conf, {**needed, **state.conf}, state)
+    refuse_contradiction(conf, state.name, state.conf)
     settings = {"spark.app.name": job_name, **PREFERRED, **conf, **needed, **state.conf, "spark.master": chosen}
     if _on_this_machine(chosen) and not _addressed(conf):
         settings.update(dict.fromkeys(ADDRESSES, LOOPBACK))
@@ -264,16 +246,6 @@ def _master(master: str | None, conf: Mapping[str, str]) -> str:
             f"master={chosen!r} is no master of Spark: write 'local[*]', 'local-cluster[2,1,1024]' or 'spark://host:7077'"
         )
     return chosen
-
-
-def _refuse_contradiction(conf: Mapping[str, str], fixed: Mapping[str, str], state: StateBackend) -> None:
-    # Spark does not mind the case of the settings of its state store.
-    by_name = {key.casefold(): (key, value) for key, value in fixed.items()}
-    for given, value in conf.items():
-        key, wanted = by_name.get(given.casefold(), (given, value))
-        if value.casefold() != wanted.casefold():
-            why = NEEDED[key][1] if key in NEEDED else f"it is said by state=headgate.state.{state.name}(...)"
-            raise InvalidOption(f"{given}={value} cannot hold, it is {wanted}: {why}; leave it out")
 
 
 def _set_environment(master: str, python: str | None) -> None:

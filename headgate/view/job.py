@@ -18,6 +18,8 @@ from headgate.view.rates import Rates
 
 CRASHED = "crashed"
 """No ending, and no process: the next run goes on from the last checkpoint."""
+INTERRUPTED = "interrupted"
+"""The same, but its process was told to end (Ctrl-C, SIGTERM), and said so."""
 UNKNOWN = "unknown"
 """No ending, and a process on another machine, which cannot be asked from here."""
 
@@ -55,11 +57,12 @@ def status(
     ending = tail.ending.value if isinstance(tail, Fence) and tail.ending is not None else None
     base = recovery.latest(tuple(records))
     last = next((one for one in records if isinstance(one, CompletedCheckpoint) and one.id == base), None)
-    ended = life.ended if life.ended and life.ended.get("ending") == ending else None
+    interrupted = ending is None and bool(life.ended) and (life.ended or {}).get("ending") == INTERRUPTED
+    ended = life.ended if interrupted or (life.ended and life.ended.get("ending") == ending) else None
     uptime = None if life.started_ms is None or life.last_ms is None else life.last_ms - life.started_ms
     return {
         "job": job,
-        "state": ending or (UNKNOWN if elsewhere else CRASHED if records else "new"),
+        "state": ending or (INTERRUPTED if interrupted else UNKNOWN if elsewhere else CRASHED if records else "new"),
         "text": ended.get("text") if ended else None,
         "leader": tail.leader if tail else None,
         "generation": tail.generation if tail else None,

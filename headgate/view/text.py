@@ -108,6 +108,8 @@ def event(line: Line) -> str | None:
             return f"restarting {what} in {duration(line['delay_ms'])}: {line['cause']} ({line['class']})"
         case "checkpoint-completed":
             new = sum(part["new_bytes"] for part in line["tasks"].values())
+            if not new and line["kind"] == "checkpoint":
+                return None  # Nothing has come in since the one before: an idle job is quiet.
             return f"{line['kind']} {line['id']} completed in {duration(line['duration_ms'])}, {size(new)} new"
         case "checkpoint-failed":
             return str(line["why"])

@@ -183,9 +183,13 @@ def test_a_job_whose_storage_is_damaged_does_not_hide_the_others(storage: Path) 
 # -- status and checkpoints ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("make", "state", "code"), [(crashed, "crashed", 1), (stopped, "stopped", 0)])
+@pytest.mark.parametrize(
+    ("make", "state", "code"), [(crashed, "crashed", 1), (crashed, "interrupted", 0), (stopped, "stopped", 0)]
+)
 def test_the_status_of_a_job_that_does_not_run(make: Any, state: str, code: int, storage: Path) -> None:
     keep(make(), opened(storage))
+    if state == "interrupted":
+        opened(storage).append_history([{"at": 1, "event": "ended", "ending": "interrupted", "text": "", "leader": ME}])
     result = headgate("status", "orders", "--storage", storage)
     assert result.exit_code == code
     assert state in result.stdout

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from headgate import state
 from headgate.errors import InvalidOption
-from headgate.task.session import NEEDED, build_session
+from headgate.needs import NEEDED
+from headgate.task.session import build_session
 from services.processes import family
 
 BACKENDS = {

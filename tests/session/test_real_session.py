@@ -13,7 +13,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from headgate.task.session import JAR, NEEDED
+from headgate.needs import NEEDED
+from headgate.task.session import JAR
 from services.processes import family
 from services.server import wait_until
 

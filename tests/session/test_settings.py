@@ -7,7 +7,8 @@ import pytest
 
 from headgate import state
 from headgate.errors import InvalidOption
-from headgate.task.session import FILE_SYSTEM, JAR, NEEDED, PREFERRED, build_session, settings_for
+from headgate.needs import NEEDED
+from headgate.task.session import FILE_SYSTEM, JAR, PREFERRED, build_session, settings_for
 
 ROCKSDB = state.rocksdb()
 

@@ -29,7 +29,7 @@ class JobProcess:
         environment = {**os.environ, variable: json.dumps(shape), "PYTHONPATH": str(root)}
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headgate", "run", str(file), "--json", *arguments],
+                [sys.executable, "-m", "headgate", "run", str(file), "--json", "--verbose", *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

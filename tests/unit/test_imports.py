@@ -16,10 +16,11 @@ ROOT = Path(headgate.__file__).parent
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 STAGES = ("source", "task", "channel", "snapshot", "store", "sink")
 SHARED = (
-    *("headgate.access", "headgate.core", "headgate.errors", "headgate.layout", "headgate.redact", "headgate.values"),
+    *("headgate.access", "headgate.columns", "headgate.core", "headgate.errors", "headgate.layout", "headgate.redact"),
+    "headgate.values",
 )
 """What every stage may know."""
-MAY_ALSO = {"task/session.py": ("headgate.state",)}
+MAY_ALSO = {"task/session.py": ("headgate.state", "headgate.needs")}
 SPARKS_LOGS = {"commits", "offsets"}
 
 
@@ -70,7 +71,9 @@ def test_the_core_knows_itself_alone(name: str) -> None:
     assert strangers(text(name), "headgate.core", ("headgate.core",)) == []
 
 
-@pytest.mark.parametrize("name", ["access.py", "layout.py", "errors.py", "redact.py", "values.py"])
+@pytest.mark.parametrize(
+    "name", ["access.py", "columns.py", "layout.py", "errors.py", "needs.py", "redact.py", "values.py"]
+)
 def test_what_all_stages_share_knows_the_core_at_most(name: str) -> None:
     assert strangers(text(name), "headgate", ("headgate.core", "headgate.errors", "headgate.redact")) == []
 

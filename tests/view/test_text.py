@@ -114,6 +114,12 @@ def test_events_are_sentences_and_some_are_only_for_programs() -> None:
     ]
 
 
+def test_a_checkpoint_to_which_nothing_came_says_nothing_but_a_savepoint_does() -> None:
+    done = {"event": "checkpoint-completed", "id": 7, "duration_ms": 5, "tasks": {"a": {"new_bytes": 0}}}
+    assert text.event({**done, "kind": "checkpoint"}) is None
+    assert text.event({**done, "kind": "savepoint"}) == "savepoint 7 completed in 5 ms, 0 B new"
+
+
 @pytest.mark.parametrize(
     ("ms", "shown"),
     [

@@ -1,0 +1,145 @@
+"""What Spark's processes and Headgate's own log write while a command runs.
+
+One rule: a user sees one line for what went wrong; the traces behind it are always in a file, and on standard error
+only if asked for.
+
+Spark's driver process and its Python workers inherit standard error. While a command runs it is a pipe, of which a
+thread takes every line; what this process itself says goes to the terminal as ever. The file is bounded, and so is the
+number of files of a job.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TextIO
+
+LOGS_VARIABLE = "HEADGATE_LOGS"
+FILE_BYTES = 16 << 20
+"""A file that has grown to this is put aside, and the one that was put aside before it goes."""
+KEPT = 5
+"""Runs of a job whose files are kept."""
+DRAIN_S = 2.0
+"""How long the end of a command waits for the last words of Spark's processes."""
+FAILURES = "headgate.failures"
+"""The log of traces of what failed. The same is told as an event, in one line."""
+JVM = "headgate.jvm"
+"""The log of what Spark's processes write to standard error."""
+
+
+@contextlib.contextmanager
+def run_log(name: str, *, verbose: bool) -> Iterator[Path]:
+    """Keep what is written in a file, whose path is given."""
+    path = _file(name)
+    kept = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8", errors="replace")
+    kept.setFormatter(_Kept())
+    with _terminal() as terminal:
+        shown = logging.StreamHandler(terminal)
+        shown.setFormatter(_Shown(verbose=verbose))
+        shown.addFilter(lambda record: verbose or (record.levelno >= logging.WARNING and record.name == "headgate"))
+        with _logged_by(kept, shown), _captured():
+            yield path
+    kept.close()
+
+
+@contextlib.contextmanager
+def _logged_by(*handlers: logging.Handler) -> Iterator[None]:
+    root, own = logging.getLogger(), logging.getLogger("headgate")
+    level = own.level
+    own.setLevel(logging.INFO)
+    for handler in handlers:
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            root.removeHandler(handler)
+        own.setLevel(level)
+
+
+class _Kept(logging.Formatter):
+    """Spark's lines as they are: they have a time of their own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage() if record.name == JVM else super().format(record)
+
+
+class _Shown(logging.Formatter):
+    """For the terminal: one line each, unless everything is wanted."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        super().__init__()
+        self._verbose = verbose
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.name == JVM:
+            return text
+        return f"headgate: {text}" if self._verbose else f"headgate: {' '.join(text.split())}"
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[TextIO]:
+    """Standard error as it is now, for this process to go on with."""
+    was: TextIO = sys.stderr
+    if was is not sys.__stderr__:  # Somebody has put something else in its place, such as a test.
+        yield was
+        return
+    was.flush()
+    with os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as terminal:
+        sys.stderr = terminal
+        try:
+            yield terminal
+        finally:
+            sys.stderr = was
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[None]:
+    """What processes that start meanwhile write to standard error goes to the log."""
+    outside = os.dup(2)
+    take, give = os.pipe()
+    os.dup2(give, 2)
+    os.close(give)
+    reader = threading.Thread(target=_read, args=(take,), name="headgate-log", daemon=True)
+    reader.start()
+    try:
+        yield
+    finally:
+        os.dup2(outside, 2)
+        os.close(outside)
+        reader.join(DRAIN_S)
+
+
+def _read(take: int) -> None:
+    """Until nobody is left who could write. A line that cannot be logged must not hold Spark up."""
+    log = logging.getLogger(JVM)
+    with os.fdopen(take, errors="replace") as lines:
+        for line in lines:
+            with contextlib.suppress(Exception):
+                log.info("%s", line.rstrip("\n"))
+
+
+def _file(name: str) -> Path:
+    """A new file, in place of the oldest ones."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    directory = Path(os.environ.get(LOGS_VARIABLE) or Path(state) / "headgate")
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = [each for each in directory.glob(f"{name}.*.log") if each.name.count(".") == name.count(".") + 2]
+        for old in sorted(found, key=lambda each: each.stat().st_mtime)[: -KEPT + 1 or None]:
+            for each in (old, old.with_name(f"{old.name}.1")):
+                each.unlink(missing_ok=True)
+        path = directory / f"{name}.{os.getpid()}.log"
+        path.touch(mode=0o600)
+    except OSError:  # A home that cannot be written to, or none at all.
+        path = Path(tempfile.mkdtemp(prefix="headgate-log-")) / f"{name}.{os.getpid()}.log"
+    return path
