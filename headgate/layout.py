@@ -20,7 +20,8 @@ what Headgate writes there (a rewritten position, a last batch) is of a batch th
 
 Version v of the state belongs to batch v - 1. A checkpoint of batch b needs ``offsets`` b and b-1, ``commits`` b, all
 that describes rather than holds state, and for each partition the newest snapshot up to version b+1 with all changes
-after it.
+after it. Which of several ids of a version counts is told by the commit entry of its batch alone, so those entries
+belong to the checkpoint too: a dead attempt may upload what it has at any time.
 """
 
 import json
@@ -238,6 +239,7 @@ def files_of(query: Path, batch: Batch) -> list[str]:
         for directory, names in _stores(state):
             where = directory.relative_to(query).as_posix()
             found += [f"{where}/{name}" for name in _state_files(ids, directory, names, batch + 1)]
+        found += [f"commits/{other}" for other in ids.entries() if other != batch]
     return found
 
 
@@ -271,7 +273,7 @@ def _state_files(ids: "_UniqueIds", directory: Path, names: list[str], version: 
         elif int(match[1]) <= version:
             versions.setdefault(int(match[1]), []).append(match)
     for number in range(version if versions else 0, 0, -1):
-        kinds = {match[3]: match[0] for match in versions.get(number, ()) if ids.count(number - 1, match[2])}
+        kinds = {match[3]: match[0] for match in ids.of_version(directory, number, versions.get(number, []))}
         if not kinds:
             raise BadStorage(f"{directory} has no version {number} of the state: restore a checkpoint")
         base = next((kinds[kind] for kind in BASES if kind in kinds), None)
@@ -292,16 +294,31 @@ class _UniqueIds:
         self._commits = query / "commits"
         self._known: dict[int, frozenset[str] | None] = {}
 
-    def count(self, batch: int, unique: str | None) -> bool:
-        """Whether a file with this id is of the run that committed the batch. What there is no commit entry for any
-        more was sorted out when the directory was rebuilt.
+    def of_version(self, directory: Path, version: int, files: list[re.Match[str]]) -> list[re.Match[str]]:
+        """Of the files of a version in a store's directory, those of the run that committed its batch.
+
+        Checkpoints of earlier releases do not name the commit entries of older batches. What they left was sorted out
+        when the directory was rebuilt: then one id is there, and it counts. Of several, none is guessed at.
         """
-        if unique is None:
-            return True
+        found = {match[2] for match in files if match[2] is not None}
+        if not found:
+            return files
+        batch = version - 1
         if batch not in self._known:
             self._known[batch] = self._read(batch)
         ids = self._known[batch]
-        return ids is None or unique in ids
+        if ids is not None:
+            return [match for match in files if match[2] is None or match[2] in ids]
+        if len(found) > 1:
+            raise BadStorage(
+                f"{directory} has {len(found)} states of version {version}, and commits/{batch} is gone, which told "
+                "them apart: restore a checkpoint"
+            )
+        return files
+
+    def entries(self) -> list[int]:
+        """The batches whose commit entries were needed, and are there."""
+        return sorted(batch for batch, ids in self._known.items() if ids is not None)
 
     def _read(self, batch: int) -> frozenset[str] | None:
         """The ids of all state that a batch committed, whichever store it is of: they are unique."""

@@ -176,6 +176,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         stop_after=NO_CHECKPOINT,
         sweeping=False,
         suspects=(),
+        garbage=(),
         doomed=(),
     )
     turn.tell_story(f"generation {fence.generation} begins from {fence.base}")

@@ -187,9 +187,11 @@ class JobState:
     """The closing fence has been ordered."""
     sweeping: bool = False
     suspects: tuple[str, ...] = ()
-    """Files that the last sweep found unnamed."""
+    """Files that a sweep found unnamed."""
     suspected_below: CheckpointId = NO_CHECKPOINT
     """They go once a checkpoint of this id or later is complete and does not name them either."""
+    garbage: tuple[str, ...] = ()
+    """Files that the sweep under way has still to delete, after those that were ordered."""
     doomed: tuple[CheckpointId, ...] = ()
     """Checkpoints that are no longer kept and whose records may still be in the store."""
     abort_below: Generation = NO_GENERATION

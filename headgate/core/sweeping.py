@@ -1,7 +1,8 @@
 """What is kept, and the sweep of the rest: list, plan, delete, and once more if something fell out meanwhile.
 
 One rule: one sweep at a time, and what it deletes is decided by ``retention`` when the listing has come, not when
-it was asked for.
+it was asked for. It gets on whatever is pending: what was suspected stays so until a checkpoint that began after that
+is complete, and only then are others suspected. No order deletes more than ``DELETE_MAX`` files.
 """
 
 from headgate.core import closing, retention
@@ -15,6 +16,8 @@ NOT_YET_OURS = (Phase.READING, Phase.FENCING)
 """Phases in which another process may still lead: nothing is promised and nothing deleted."""
 HOLDS_MAX = 16
 """So many holds and releases may wait for the store."""
+DELETE_MAX = 1_000
+"""So many files are deleted by one order. The rest follows when that is done."""
 
 
 def discards(state: JobState) -> bool:
@@ -60,16 +63,27 @@ def files_listed(turn: Turn, fact: FilesListed) -> None:
         named_elsewhere=frozenset(name for files in under_way for name in files),
         suspects=frozenset(state.suspects) if seen_since else frozenset(),
     )
-    turn.state = evolve(state, suspects=plan.suspects, suspected_below=state.next_id)
-    turn.order(DeleteFiles(state.generation, state.doomed, plan.files))
+    suspects, below = plan.suspects, state.next_id
+    if not seen_since:
+        unnamed = frozenset(plan.suspects)
+        still = tuple(name for name in state.suspects if name in unnamed)
+        suspects, below = (still, state.suspected_below) if still else (suspects, below)
+    turn.state = evolve(state, suspects=suspects, suspected_below=below, garbage=plan.files[DELETE_MAX:])
+    turn.order(DeleteFiles(state.generation, state.doomed, plan.files[:DELETE_MAX]))
 
 
 def files_deleted(turn: Turn, fact: FilesDeleted) -> None:
-    """A sweep is over. If more has fallen out meanwhile, begin the next."""
+    """Go on with what the same listing doomed. If there is nothing left of that, and more has fallen out meanwhile,
+    begin the next sweep.
+    """
     state = turn.state
     if fact.generation != state.generation or not state.sweeping:
         return
     left = tuple(checkpoint for checkpoint in state.doomed if checkpoint not in fact.records)
+    if state.garbage:
+        turn.state = evolve(state, doomed=left, garbage=state.garbage[DELETE_MAX:])
+        turn.order(DeleteFiles(state.generation, (), state.garbage[:DELETE_MAX]))
+        return
     turn.state = evolve(state, sweeping=False, doomed=left)
     sweep(turn)
     closing.closed(turn)

@@ -6,7 +6,7 @@ One rule: what is put on one lane is done one after the other, in the order in w
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 Job = Callable[[], Any]
@@ -19,6 +19,7 @@ class Lanes:
         """No lane yet."""
         self._failed = failed
         self._queues: dict[str, queue.SimpleQueue[Job | None]] = {}
+        self._waiting: set[tuple[str, Hashable]] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
@@ -32,6 +33,19 @@ class Lanes:
                 self._threads.append(thread)
                 thread.start()
         waiting.put(lambda: job(*arguments))
+
+    def put_once(self, lane: str, job: Callable[..., Any], argument: Hashable) -> None:
+        """The same, unless just this waits there already: orders that are given again do not pile up."""
+        with self._lock:
+            if (lane, argument) in self._waiting:
+                return
+            self._waiting.add((lane, argument))
+        self.put(lane, self._begin, lane, job, argument)
+
+    def _begin(self, lane: str, job: Callable[..., Any], argument: Hashable) -> None:
+        with self._lock:
+            self._waiting.discard((lane, argument))
+        job(argument)
 
     def close(self, timeout_s: float) -> None:
         """Finish what was put on the lanes, as far as that goes within the time."""

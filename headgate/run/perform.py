@@ -116,7 +116,7 @@ class Performer:
             case e.CopySavepoint():
                 put("copy", self._storage.copy_savepoint, order)
             case e.ListFiles():
-                put("sweep", self._storage.list_files, order)
+                self._lanes.put_once("sweep", self._storage.list_files, order)
             case e.DeleteFiles():
                 put("sweep", self._storage.delete_files, order)
             case e.Tell():

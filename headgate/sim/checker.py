@@ -12,6 +12,9 @@ from typing import Any, Protocol
 from headgate.sim.disk import Disk, Planned, TaskImage, weigh
 from headgate.sim.sink import SimSink
 
+GARBAGE_MAX = 24
+"""A file that nobody needs is gone after so many sweeps, each for another checkpoint."""
+
 
 class Scene(Protocol):
     """What the checker can see of a world."""
@@ -58,6 +61,8 @@ class Checker:
         """Checkpoints that were deleted. A late create may bring a record back; nobody relies on it."""
         self.lost: dict[tuple[int, int], None] = {}
         """Records that at-most-once may leave out."""
+        self.garbage: dict[str, tuple[int, int]] = {}
+        """Files that nobody needs: the newest checkpoint at the last sweep, and how many left it in its place."""
         self.completed = 0
         self.beside: dict[int, int] = {}
         """Checkpoints that were taken before every task had shown that it can run, with the one that stays for it."""
@@ -254,17 +259,29 @@ class Checker:
             if number in kept or any(earlier.id == number and hasattr(earlier, "base") for earlier in self.chain):
                 self.scene.violation(f"record {number} is deleted though it is kept")
             self.swept[number] = None
-        needed: dict[str, int] = {}
-        for record in completed:
-            if record.id in kept:
-                for snapshot in record.tasks:
-                    needed.update(dict.fromkeys(snapshot.files, int(record.id)))
-                for part in record.channels:
-                    for batch in range(part.after + 1, part.through + 1):
-                        needed[f"{part.channel}/{record.generation}/{batch}"] = int(record.id)
+        needed = _needed(record for record in completed if record.id in kept)
         for name in files:
             if name in needed:
                 self.scene.violation(f"file {name} is deleted though checkpoint {needed[name]} is kept")
+
+    def collected(self, generation: int, records: Mapping[int, Any]) -> None:
+        """A sweep of a generation is over. What nobody has needed for long must be gone, whatever is pending."""
+        completed = [record for _, record in sorted(records.items()) if hasattr(record, "transactions")]
+        ours = [record for record in completed if record.generation == generation]
+        if not ours or self.superseded(generation):
+            return
+        newest = ours[-1]
+        cuts: dict[str, int] = {snapshot.task: snapshot.batch for snapshot in newest.tasks}
+        cuts.update({part.channel: part.after for part in newest.channels})
+        needed = _needed(completed)
+        garbage: dict[str, tuple[int, int]] = {}
+        for name, (made_in, owner, batch) in self.scene.disk.files.items():
+            if made_in == generation and name not in needed and batch <= cuts.get(owner, -1):
+                last, rounds = self.garbage.get(name, (-1, 0))
+                garbage[name] = (int(newest.id), rounds + (newest.id != last))
+                if garbage[name][1] > GARBAGE_MAX:
+                    self.scene.violation(f"file {name} is left by {GARBAGE_MAX} sweeps, and nobody needs it")
+        self.garbage = garbage
 
     def asked(self, request: str, who: str) -> None:
         """A user asked a process for something."""
@@ -347,3 +364,15 @@ class Checker:
             if downstream == task:
                 found += [(source, path * 31 + int(name[1:]) + 1) for source, path in self.paths(upstream)]
         return found
+
+
+def _needed(kept: Iterable[Any]) -> dict[str, int]:
+    """The files that checkpoints need, each with one that does."""
+    needed: dict[str, int] = {}
+    for record in kept:
+        for snapshot in record.tasks:
+            needed.update(dict.fromkeys(snapshot.files, int(record.id)))
+        for part in record.channels:
+            for batch in range(part.after + 1, part.through + 1):
+                needed[f"{part.channel}/{record.generation}/{batch}"] = int(record.id)
+    return needed

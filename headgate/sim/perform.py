@@ -326,6 +326,7 @@ def _delete_files(process: "Process", order: e.DeleteFiles) -> None:
         world.store.records.pop(number, None)
     for name in order.files:
         world.disk.delete(name)
+    world.checker.collected(order.generation, world.store.records)
     process.tell(FilesDeleted(order.generation, order.records))
 
 

@@ -73,3 +73,20 @@ def test_a_lane_serves_from_any_thread() -> None:
         thread.join()
     lanes.close(WAIT_S)
     assert sorted(done) == list(range(20))
+
+
+def test_what_waits_on_a_lane_already_is_not_put_there_again() -> None:
+    lanes = failing([])
+    hold, done = threading.Event(), threading.Event()
+    seen: list[str] = []
+    lanes.put("sweep", hold.wait)
+    for _ in range(5):
+        lanes.put_once("sweep", seen.append, "list")
+    lanes.put_once("sweep", seen.append, "another")
+    lanes.put("sweep", done.set)
+    hold.set()
+    assert done.wait(WAIT_S)
+    assert seen == ["list", "another"]
+    lanes.put_once("sweep", seen.append, "list")
+    lanes.close(WAIT_S)
+    assert seen == ["list", "another", "list"], "it was begun, so it may be asked for again"

@@ -103,6 +103,7 @@ def test_what_a_source_keeps_for_itself_goes_along(tmp_path: Path) -> None:
 def test_the_newest_snapshot_comes_with_its_tables_and_the_changes_after_it(tmp_path: Path) -> None:
     rocksdb(tmp_path, 9, snapshots=(4, 8))
     assert files_of(tmp_path, 8) == [
+        "commits/7",
         "commits/8",
         "metadata",
         "offsets/7",
@@ -156,9 +157,46 @@ def test_what_a_dead_run_left_under_another_id_does_not_count(tmp_path: Path) ->
 def test_versions_whose_commit_entries_are_swept_are_taken_as_they_are(tmp_path: Path) -> None:
     rocksdb(tmp_path, 6, snapshots=(3,))
     before = files_of(tmp_path, 6)
-    for batch in range(6):
-        (tmp_path / "commits" / str(batch)).unlink()
-    assert files_of(tmp_path, 6) == before
+    gone = [f"commits/{batch}" for batch in range(6)]
+    for name in gone:
+        (tmp_path / name).unlink()
+    assert files_of(tmp_path, 6) == [name for name in before if name not in gone]
+
+
+def collect(query: Path, *named: str) -> None:
+    """What garbage collection leaves of a directory: what a checkpoint names, and what is newer than its cut."""
+    cut = max(int(Path(name).name) for name in named if name.startswith("commits/"))
+    for name, batch in layout.ages(query).items():
+        if name not in named and batch is not None and batch <= cut:
+            (query / name).unlink()
+
+
+def test_a_dead_attempts_late_changelog_is_told_apart_after_garbage_collection(tmp_path: Path) -> None:
+    rocksdb(tmp_path, 6, snapshots=(3,))
+    collect(tmp_path, *files_of(tmp_path, 5))
+    store = tmp_path / "state/0/0"
+    stale = [changelog(store, 6, uid(7_000)), snapshot(store, 5, uid(8_000), ["000099-stale.sst"])]
+    found = files_of(tmp_path, 6)
+    assert not [name for name in found if Path(name).name in stale or "000099" in name]
+    assert [name for name in found if name.endswith(".changelog")] == [
+        f"state/0/0/{version}_{uid(100 * version)}.changelog" for version in (4, 5, 6, 7)
+    ]
+
+
+def test_the_commit_entries_of_all_versions_since_the_oldest_snapshot_go_along(tmp_path: Path) -> None:
+    rocksdb(tmp_path, 9, snapshots=(4,), partitions=2)
+    snapshot(tmp_path / "state/0/1", 8, uid(801), ["000001-x.sst"])
+    commits = [name for name in files_of(tmp_path, 9) if name.startswith("commits/")]
+    assert commits == [f"commits/{batch}" for batch in (3, 4, 5, 6, 7, 8, 9)]
+
+
+def test_two_ids_of_a_version_without_its_commit_entry_are_refused_not_guessed_at(tmp_path: Path) -> None:
+    rocksdb(tmp_path, 6, snapshots=(3,))
+    changelog(tmp_path / "state/0/0", 5, uid(7))
+    (tmp_path / "commits/4").unlink()
+    with pytest.raises(BadStorage, match=r"state/0/0 has 2 states of version 5, and commits/4 is gone") as caught:
+        layout.files_of(tmp_path, Batch(6))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_job_that_begins_anew_in_the_same_place_is_not_taken_for_the_old_one(tmp_path: Path) -> None:

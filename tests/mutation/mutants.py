@@ -311,4 +311,10 @@ MUTANTS = (
         "    return before.id if before.keeps is None else before.keeps\n",
         "    return before.id\n",
     ),
+    Mutant(
+        "nothing is collected while a checkpoint is always pending",
+        "sweeping.py",
+        "        suspects, below = (still, state.suspected_below) if still else (suspects, below)\n",
+        "        del still\n",
+    ),
 )

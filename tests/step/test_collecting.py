@@ -1,0 +1,108 @@
+"""Garbage collection makes progress whatever is pending, and a round of it is bounded."""
+
+from headgate.core import effects as o, events as e
+from headgate.core.ids import Batch, CheckpointId, Generation, TaskId
+from headgate.core.records import StoredFile
+from headgate.core.sweeping import DELETE_MAX
+from tests.helpers import line
+from tests.step_helpers import Core, only, running
+
+GRAPH = line("a")
+OURS = Generation(1)
+
+
+def file(batch: int, name: str = "", generation: int = 1) -> StoredFile:
+    return StoredFile(name or f"a/{batch}", Generation(generation), TaskId("a"), Batch(batch))
+
+
+def collect(core: Core, *files: StoredFile) -> tuple[str, ...]:
+    """One round: the listing comes, and whatever it dooms is deleted."""
+    (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, files)))
+    core.tell(e.FilesDeleted(OURS, order.records))
+    return order.files
+
+
+def test_files_go_although_a_checkpoint_is_pending_at_every_listing() -> None:
+    core = running(GRAPH, concurrent_max=2)
+    core.ask()
+    there = {name: file(0, name) for name in ("x", "y")}
+    for number in range(1, 9):
+        core.tell(core.committed("a", number))
+        core.ask()
+        core.complete(number)
+        assert core.state.pending, "there is always one under way"
+        if core.state.sweeping:
+            for name in collect(core, *there.values()):
+                del there[name]
+    assert there == {}
+
+
+def test_what_is_suspected_waits_for_a_checkpoint_that_began_after_the_listing_had_come() -> None:
+    core = running(GRAPH, concurrent_max=3)
+    for number in (1, 2):
+        core.tell(core.committed("a", number))
+        core.ask()
+        core.complete(number)
+    core.ask()
+    core.ask()
+    assert collect(core, file(0)) == (), "suspected while 3 and 4 are under way"
+    core.complete(3)
+    assert collect(core, file(0), file(1)) == (), "3 may have looked before the file was there"
+    core.complete(4)
+    assert collect(core, file(0), file(1)) == (), "and so may 4"
+    core.ask()
+    core.complete(5)
+    assert collect(core, file(0), file(1)) == ("a/0",), "5 began later; the other was not suspected then"
+    core.ask()
+    core.complete(6)
+    assert collect(core, file(1)) == ("a/1",)
+
+
+def test_a_suspect_that_is_named_after_all_is_none_any_more() -> None:
+    core = running(GRAPH, concurrent_max=2)
+    for number in (1, 2):
+        core.tell(core.committed("a", number))
+        core.ask()
+        core.complete(number)
+    core.ask()
+    assert collect(core, file(0, "file"), file(0, "x")) == ()
+    assert list(core.state.suspects) == ["x"], "checkpoints name the other"
+    core.complete(3)
+    assert collect(core) == ()
+    assert list(core.state.suspects) == [], "it went by itself"
+
+
+def test_a_round_deletes_no_more_than_the_bound_and_the_rest_follows_at_once() -> None:
+    core = running(GRAPH)
+    for number in (1, 2):
+        core.tell(core.committed("a", number))
+        core.ask()
+        core.complete(number)
+    left = {f"old/{n}": file(0, f"old/{n}", generation=0) for n in range(2 * DELETE_MAX + 1)}
+    (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, tuple(left.values()))))
+    assert order.records == (CheckpointId(1),)
+    sizes = []
+    while True:
+        sizes.append(len(order.files))
+        for name in order.files:
+            del left[name]
+        following = only(o.DeleteFiles, core.tell(e.FilesDeleted(OURS, order.records)))
+        if not following:
+            break
+        (order,) = following
+        assert order.records == (), "records are gone before the first file is"
+    assert (left, sizes) == ({}, [DELETE_MAX, DELETE_MAX, 1])
+    assert not core.state.sweeping
+
+
+def test_a_listing_that_comes_while_the_rest_waits_is_judged_anew() -> None:
+    core = running(GRAPH)
+    for number in (1, 2):
+        core.tell(core.committed("a", number))
+        core.ask()
+        core.complete(number)
+    files = tuple(file(0, f"old/{n}", generation=0) for n in range(DELETE_MAX + 1))
+    core.tell(e.FilesListed(OURS, files))
+    (again,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, files[-1:])))
+    assert again.files == (files[-1].name,)
+    assert only(o.DeleteFiles, core.tell(e.FilesDeleted(OURS, again.records))) == []
