@@ -6,13 +6,14 @@ segment, and all of them read that.
 
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate import layout
+from headgate import layout, room
 from headgate.channel import reader, segments
 from headgate.channel.gates import Gates
 from headgate.channel.segments import Entry, Segments
@@ -351,6 +352,18 @@ class Tasks:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def _write(self, order: e.StartTask, task: PlannedTask, frame: DataFrame, batch: Batch) -> None:
+        try:
+            self._write_batch(order, task, frame, batch)
+        except HeadgateError:
+            raise
+        except Exception as error:
+            scratch = str(self._spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()).partition(",")[0]
+            places = {"the working directory": self._root, "Spark's local directory": Path(scratch)}
+            if (told := room.blame(error, places)) is not None:
+                raise ExternalError(told) from error
+            raise
+
+    def _write_batch(self, order: e.StartTask, task: PlannedTask, frame: DataFrame, batch: Batch) -> None:
         with self._lock:
             runs = self._runs.get((order.generation, order.task), {})
             self._runs[order.generation, order.task] = {**runs, batch: order.run}

@@ -4,8 +4,6 @@ One rule: Spark writes every batch into a place of its own, out of readers' sigh
 sizes, and flushes nothing that is not on the disk already; what the files become is for ``publish`` to say.
 """
 
-import errno
-import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from headgate import room
 from headgate.access import make_directory
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
@@ -79,7 +78,7 @@ class StagedSink(TwoPhaseSink):
             reason = str(error).partition("\n")[0]
             raise InvalidOption(f"sink {attempt.sink}: Spark cannot write {self.describe()}: {reason}") from error
         except Exception as error:
-            _tell_full(f"sink {attempt.sink}: cannot stage batch {attempt.batch} in {self._staging.root}", error)
+            tell_full(f"sink {attempt.sink}: cannot stage batch {attempt.batch}", self._staging.root, error)
             raise
         with external(f"sink {attempt.sink}: cannot keep batch {attempt.batch}"):
             kept = []
@@ -172,12 +171,11 @@ class StagedSink(TwoPhaseSink):
         return {**self.__dict__, "_opened": None, "_context": None}
 
 
-def _tell_full(what: str, error: BaseException) -> None:
-    """Say in one line what Spark says in many when there is no room."""
-    text = str(error)
-    for code in (errno.ENOSPC, errno.EDQUOT):
-        if os.strerror(code) in text:
-            raise ExternalError(f"{what}: {os.strerror(code)}: make room") from error
+def tell_full(what: str, place: Path, error: BaseException) -> None:
+    """Say in one line what Spark says in many when there is no room, if it is this place that has none."""
+    reason = room.said(error)
+    if reason is not None and room.is_full(place):
+        raise ExternalError(f"{what} in {place}: {reason}: make room") from error
 
 
 @contextmanager
