@@ -65,6 +65,8 @@ class Disk:
         self.gates: dict[tuple[int, str], int] = {}
         self.files: dict[str, tuple[int, str, int]] = {}
         """Every file by name: its generation, its task or channel, and its batch."""
+        self.stored: dict[str, None] = {}
+        """Those that stand in the storage as well as in the working directory."""
 
     def commit(self, generation: int, task: str, outputs: tuple[str, ...], image: TaskImage, rows: list[Row]) -> None:
         """Spark commits a batch: state, outputs and progress at once."""
@@ -99,9 +101,15 @@ class Disk:
 
     def delete(self, name: str) -> None:
         """Delete a file. A segment's rows go with it."""
+        self.stored.pop(name, None)
         entry = self.files.pop(name, None)
         if entry is not None and (entry[0], entry[1]) in self.segments:
             self.segments[entry[0], entry[1]].pop(entry[2], None)
+
+    def lose(self) -> None:
+        """The working directory is gone. What is left is in the storage."""
+        for name in [name for name in self.files if name not in self.stored]:
+            self.delete(name)
 
 
 def weigh(rows: list[Row]) -> int:

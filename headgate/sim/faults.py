@@ -39,6 +39,15 @@ def crash_leader(world: "World", _: Fault) -> None:
         world.crash(world.official)
 
 
+def lose_directory(world: "World", _: Fault) -> None:
+    """The machine with the working directory is lost: every process dies, and only what is in the storage stays."""
+    for process in world.processes:
+        world.crash(process)
+    world.disk.lose()
+    for sink in world.sinks.values():
+        sink.lose()
+
+
 def crash_at_effect(world: "World", fault: Fault) -> None:
     """The leader dies just before, or just after, one of the orders it is about to carry out."""
     if fault.lasting_ms % 2:
@@ -153,6 +162,7 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "crash-executor": crash_executor,
     "crash-leader": crash_leader,
     "crash-at-effect": crash_at_effect,
+    "lose-directory": lose_directory,
     "usurp": usurp,
     "usurp-slowly": usurp_slowly,
     "cancel-and-usurp": cancel_and_usurp,

@@ -27,7 +27,7 @@ from headgate.core.events import (
     TransactionCommitted,
 )
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, TaskId
-from headgate.core.records import Record, StoredFile
+from headgate.core.records import CompletedCheckpoint, Record, StoredFile
 from headgate.sim.disk import TaskImage, Work
 from headgate.sim.query import Query
 
@@ -256,7 +256,19 @@ def create_record(process: "Process", order: e.CreateRecord) -> None:
     def unclear(record: Record) -> None:
         process.tell(CreateUnclear(leader, record.generation, record.id, "the store did not answer"))
 
+    if isinstance(order.record, CompletedCheckpoint):
+        process.world.disk.stored.update(dict.fromkeys(_named(order.record)))
     process.world.at(process.write_delay_ms, process.world.store.create, order.record, created, taken, unclear)
+
+
+def _named(record: CompletedCheckpoint) -> list[str]:
+    """The files of a checkpoint. They are in the storage before its record is."""
+    flying = [
+        f"{held.channel}/{record.generation}/{batch}"
+        for held in record.channels
+        for batch in range(held.after + 1, held.through + 1)
+    ]
+    return [*flying, *(name for snapshot in record.tasks for name in snapshot.files)]
 
 
 def copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:

@@ -146,6 +146,7 @@ KINDS = (
     ("fail-internal", 3),
     ("crash-leader", 4),
     ("crash-at-effect", 4),
+    ("lose-directory", 3),
     ("usurp", 4),
     ("usurp-slowly", 3),
     ("weather", 5),

@@ -2,6 +2,8 @@
 
 One rule: readers see only what was committed. A part is what one attempt of one batch wrote; a seal gathers the parts
 of the batches that count; a commit shows them, once, however often it is asked for; what is thrown away is gone.
+
+Parts and sealed rows wait in the working directory, which can be lost. Copies of the latter stand in the storage.
 """
 
 from headgate.sim.disk import Row, weigh
@@ -17,6 +19,8 @@ class SimSink:
         """By generation, batch and run."""
         self.sealed: dict[tuple[int, int], list[Row]] = {}
         """By generation and checkpoint."""
+        self.stored: dict[tuple[int, int], list[Row]] = {}
+        """The same, in the storage."""
         self.committed: dict[tuple[int, int], None] = {}
         self.visible: list[Row] = []
         self.visible_sum = 0
@@ -39,13 +43,15 @@ class SimSink:
         for batch, run in batches:
             rows += self.parts.get((generation, batch, run), ())
         self.sealed[key] = rows
+        self.stored[key] = rows
 
     def commit(self, generation: int, checkpoint: int) -> bool:
         """Show a sealed transaction. False if there is none: it was thrown away, or never sealed."""
         key = (generation, checkpoint)
         if key in self.committed:
             return True
-        rows = self.sealed.pop(key, None)
+        copy = self.stored.pop(key, None)
+        rows = self.sealed.pop(key, copy)
         if rows is None:
             return False
         self.committed[key] = None
@@ -64,12 +70,19 @@ class SimSink:
         """Throw away whatever earlier generations left."""
         for part in [key for key in self.parts if key[0] < below]:
             del self.parts[part]
-        for transaction in [key for key in self.sealed if key[0] < below]:
-            del self.sealed[transaction]
+        for place in (self.sealed, self.stored):
+            for transaction in [key for key in place if key[0] < below]:
+                del place[transaction]
+
+    def lose(self) -> None:
+        """The working directory is gone."""
+        self.parts.clear()
+        self.sealed.clear()
 
     def weight(self, generation: int, checkpoint: int) -> int | None:
         """The sum over a transaction that is not visible yet; 0 if it is; None if there is none."""
         if (generation, checkpoint) in self.committed:
             return 0
-        rows = self.sealed.get((generation, checkpoint))
+        key = (generation, checkpoint)
+        rows = self.sealed.get(key, self.stored.get(key))
         return None if rows is None else weigh(rows)

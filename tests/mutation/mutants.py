@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """A bug to plant: in ``file``, ``old`` becomes ``new``."""
+    """A bug to plant: in ``file`` of the core, ``old`` becomes ``new``.
+
+    What an edge must do and the core cannot is planted in the simulator's own model of the edge.
+    """
 
     name: str
     file: str
@@ -316,5 +319,17 @@ MUTANTS = (
         "sweeping.py",
         "        suspects, below = (still, state.suspected_below) if still else (suspects, below)\n",
         "        del still\n",
+    ),
+    Mutant(
+        "an edge: what was pre-committed waits in the working directory alone",
+        "../sim/sink.py",
+        "        self.stored[key] = rows\n",
+        "",
+    ),
+    Mutant(
+        "an edge: what is in flight is not in the storage when its checkpoint counts",
+        "../sim/perform.py",
+        "    return [*flying, *(name",
+        "    return [*(name",
     ),
 )
