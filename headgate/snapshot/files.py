@@ -1,49 +1,20 @@
-"""The facts about a file of a checkpoint: its size and its checksum.
+"""The files of a checkpoint: what is known of each, and whether it is still so.
 
 One rule: a file is read once to learn its checksum, and again only to check it. Names are relative to the job's
 directory, and so mean the same wherever that directory is.
 """
 
 import os
-import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.checksums import FileFacts, measure
 from headgate.errors import BadStorage
 
-READ_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """What a manifest says about a file."""
-
-    size: int
-    checksum: int
-
-    def to_json(self) -> list[int]:
-        """For a manifest."""
-        return [self.size, self.checksum]
-
-    @staticmethod
-    def from_json(value: list[int]) -> "FileFacts":
-        """From a manifest."""
-        return FileFacts(int(value[0]), int(value[1]))
-
+__all__ = ["FileFacts", "Table", "check", "directories", "force", "measure", "tables_of"]
 
 Table = Mapping[str, FileFacts]
-
-
-def measure(path: Path) -> FileFacts:
-    """Read a file and tell its facts."""
-    size = checksum = 0
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(READ_BYTES):
-            checksum = zlib.crc32(chunk, checksum)
-            size += len(chunk)
-    return FileFacts(size, checksum)
 
 
 def force(paths: Iterable[Path]) -> None:

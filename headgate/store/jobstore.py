@@ -17,12 +17,13 @@ Names that begin with a dot are not ours: file systems leave such things about.
 """
 
 import contextlib
-import json
 import re
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import CheckpointId
 from headgate.core.records import Record
 from headgate.errors import BadStorage, ExternalError, InvalidOption
@@ -135,14 +136,20 @@ class JobStore(Folder):
         """A name for the time since the storage was begun anew. Made by whoever asks first."""
         with contextlib.suppress(Missing):
             return self._read_life()
-        self.create_if_absent(LIFE, f"life_{uuid.uuid4().hex[:12]}\n".encode())
+        life = f"life_{uuid.uuid4().hex[:12]}"
+        self.create_if_absent(LIFE, f"{life} {_checksum(life)}\n".encode())
         return self._read_life()
 
     def _read_life(self) -> str:
+        """The life, if its file is whole. One of an earlier version has no checksum in it."""
         text = self.read(LIFE).decode(errors="replace").strip()
-        if not re.fullmatch(r"life_[0-9a-f]{12}", text):
-            raise BadStorage(f"{self.uri}/{LIFE} is damaged ({text[:40]!r}): restore it from a copy")
-        return text
+        found = re.fullmatch(r"(life_[0-9a-f]{12})( [0-9a-f]{8})?", text, re.ASCII)
+        if found is None or (found[2] and found[2].strip() != _checksum(found[1])):
+            raise BadStorage(
+                f"{self.uri}/{LIFE} is damaged ({text[:40]!r}): restore it from a copy; another name in it would have "
+                "what is committed taken for lost"
+            )
+        return found[1]
 
     # -- the process that leads, and the past ----------------------------------------------------------------------
 
@@ -215,15 +222,19 @@ def _record_path(number: CheckpointId) -> str:
     return f"chain/{number:010d}.json"
 
 
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
 def _claim(job: str) -> bytes:
-    return json.dumps({"format": codec.FORMAT, "job": job}).encode() + b"\n"
+    return checked_text({"format": codec.FORMAT, "job": job}).encode() + b"\n"
 
 
 def _owner(data: bytes, where: str) -> str:
     try:
-        claim = json.loads(data)
+        claim = checked_fields(data, where)
         version, owner = claim["format"], claim["job"]
-    except (ValueError, KeyError, TypeError):
+    except (BadStorage, KeyError, TypeError):
         version, owner = None, None
     if type(version) is not int or version < 1 or not isinstance(owner, str):
         raise BadStorage(f"{where} is damaged: it does not say whose folder this is; put back a good copy of it")

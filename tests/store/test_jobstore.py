@@ -1,6 +1,6 @@
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -35,7 +35,8 @@ def job(storage: LocalStore) -> JobStore:
 
 
 def test_a_new_job_claims_its_folder(job: JobStore, tmp_path: Path) -> None:
-    assert json.loads((tmp_path / "orders" / "job.json").read_bytes()) == {"format": 1, "job": "orders"}
+    claim = json.loads((tmp_path / "orders" / "job.json").read_bytes())
+    assert {name: claim[name] for name in ("format", "job")} == {"format": 1, "job": "orders"}
     assert paths(job) == ["job.json"]
     assert job.uri == f"file://{tmp_path}/orders"
     assert job.local_root == tmp_path / "orders"
@@ -356,3 +357,51 @@ def test_a_job_is_a_storage_of_its_own(job: JobStore, tmp_path: Path) -> None:
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "orders" / "tasks" / "a").read_bytes() == b"1"
     assert paths(store) == ["job.json", "tasks/a"]
     assert paths(store, "tasks", depth=1) == ["tasks/a"]
+
+
+# -- one flipped bit in a small file -----------------------------------------------------------------------------------
+
+
+def flips(data: bytes) -> Iterator[bytes]:
+    """The data with one bit changed, once for every byte of it."""
+    for place in range(len(data)):
+        yield data[:place] + bytes([data[place] ^ 1 << place % 7]) + data[place + 1 :]
+
+
+def test_a_life_with_one_flipped_bit_is_refused_by_name_or_means_the_same(job: JobStore, tmp_path: Path) -> None:
+    life = job.life()
+    assert job.life() == life
+    refused = 0
+    for damaged in flips(job.read("life")):
+        (tmp_path / "orders/life").write_bytes(damaged)
+        try:
+            assert job.life() == life, f"{damaged!r} was taken for another life"
+        except BadStorage as error:
+            assert f"{job.uri}/life is damaged" in str(error)  # noqa: PT017 - either is right, and nothing else
+            refused += 1
+        assert job.read("life") == damaged
+    assert refused >= len(life)
+
+
+def test_a_life_that_an_earlier_version_wrote_is_read(job: JobStore) -> None:
+    job.put("life", b"life_0123456789ab\n")
+    assert job.life() == "life_0123456789ab"
+
+
+def test_a_claim_with_one_flipped_bit_is_refused_as_damaged_or_means_the_same(
+    job: JobStore, storage: LocalStore, tmp_path: Path
+) -> None:
+    refused = 0
+    for damaged in flips(job.read("job.json")):
+        (tmp_path / "orders/job.json").write_bytes(damaged)
+        try:
+            JobStore.find(storage, "orders")
+        except BadStorage as error:
+            assert "orders/job.json is damaged" in str(error)  # noqa: PT017 - as above
+            refused += 1
+    assert refused > len("orders")
+
+
+def test_a_claim_that_an_earlier_version_wrote_is_read(job: JobStore, storage: LocalStore) -> None:
+    job.put("job.json", b'{"format": 1, "job": "orders"}\n')
+    assert JobStore.find(storage, "orders").job == "orders"

@@ -17,7 +17,7 @@ FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("
 STAGES = ("source", "task", "channel", "snapshot", "store", "sink")
 SHARED = (
     *("headgate.access", "headgate.columns", "headgate.core", "headgate.errors", "headgate.layout", "headgate.redact"),
-    *("headgate.room", "headgate.values"),
+    *("headgate.checksums", "headgate.room", "headgate.values"),
 )
 """What every stage may know."""
 MAY_ALSO = {"task/session.py": ("headgate.state", "headgate.needs")}
@@ -72,7 +72,18 @@ def test_the_core_knows_itself_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["access.py", "columns.py", "layout.py", "errors.py", "needs.py", "redact.py", "room.py", "values.py"]
+    "name",
+    [
+        "access.py",
+        "checksums.py",
+        "columns.py",
+        "layout.py",
+        "errors.py",
+        "needs.py",
+        "redact.py",
+        "room.py",
+        "values.py",
+    ],
 )
 def test_what_all_stages_share_knows_the_core_at_most(name: str) -> None:
     assert strangers(text(name), "headgate", ("headgate.core", "headgate.errors", "headgate.redact")) == []
