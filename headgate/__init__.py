@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
     from headgate.run.start import Options, Result, run_job
-    from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
+    from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, StagedFile, Strangers, TwoPhaseSink
     from headgate.sink.console import console
     from headgate.sink.files import files
     from headgate.sink.idempotent import IdempotentSink
@@ -44,6 +44,7 @@ __all__ = [
     "Result",
     "SinkContext",
     "Source",
+    "StagedFile",
     "Strangers",
     "Stream",
     "TwoPhaseSink",
@@ -75,7 +76,7 @@ _HOMES = {
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),
     "headgate.run.start": ("Options", "Result", "run_job"),
-    "headgate.sink.api": ("Attempt", "DeadRuns", "Guarantee", "SinkContext", "Strangers", "TwoPhaseSink"),
+    "headgate.sink.api": ("Attempt", "DeadRuns", "Guarantee", "SinkContext", "StagedFile", "Strangers", "TwoPhaseSink"),
     "headgate.sink.console": ("console",),
     "headgate.sink.files": ("files",),
     "headgate.sink.idempotent": ("IdempotentSink",),

@@ -70,6 +70,8 @@ class Performer:
         self._given_up: dict[CheckpointId, threading.Event] = {}
         self._newest: CheckpointId | None = None
         """The checkpoint that was completed last."""
+        self._failed_commits: set[SinkId] = set()
+        """Sinks whose last commit failed: what they staged is looked at more closely before the next try."""
         self._readers = {channel.id: channel.downstream for channel in graph.channels}
 
     def perform(self, order: Effect, state: JobState) -> None:
@@ -172,8 +174,10 @@ class Performer:
     def _seal(self, order: e.SealSink) -> None:
         attempts = self._attempts(order.sink, order.generation, order.after, order.through)
         begun = time.monotonic()
+        sink = self._sinks[order.sink]
         try:
-            handle = self._sinks[order.sink].pre_commit(order.checkpoint, order.generation, attempts)
+            handle = sink.pre_commit(order.checkpoint, order.generation, attempts)
+            self._storage.staged.keep(order.sink, order.generation, sink.staged(handle))
         except Exception as error:  # noqa: BLE001 - a sink is the user's: whatever it raises, the seal failed
             self._tell(SealFailed(order.generation, order.checkpoint, order.sink, _line(error)))
             return
@@ -184,19 +188,26 @@ class Performer:
         transaction = order.transaction
         sink = self._sinks[transaction.sink]
         begun = time.monotonic()
+        ours = transaction.generation == order.generation
         try:
-            if transaction.generation == order.generation:
+            needed = sink.staged(transaction.handle)
+            doubted = not ours or transaction.sink in self._failed_commits
+            self._storage.staged.bring(transaction.sink, transaction.generation, needed, thorough=doubted)
+            if ours:
                 sink.commit(transaction.handle)
             else:
                 sink.recover_and_commit(transaction.handle)
+            self._failed_commits.discard(transaction.sink)
+            self._storage.staged.drop(transaction.sink, transaction.generation, needed)
         except Exception as error:  # noqa: BLE001 - as in _seal
+            self._failed_commits.add(transaction.sink)
             self._tell(
                 CommitFailed(
                     order.generation, transaction.sink, transaction.generation, transaction.checkpoint, _line(error)
                 )
             )
             return
-        if transaction.generation == order.generation:
+        if ours:
             self._tasks.settled(transaction.generation, transaction.sink, transaction.through)
         self._note(
             "commit",
@@ -221,6 +232,8 @@ class Performer:
         """Whether it worked. If not, the order is given again."""
         try:
             self._sinks[sink].abort(abandoned)
+            if isinstance(abandoned, Strangers):
+                self._storage.staged.clear(sink, abandoned.below)
         except Exception as error:  # noqa: BLE001 - as in _seal
             self._note("warning", text=f"sink {sink} could not throw away what will never be committed: {_line(error)}")
             return False

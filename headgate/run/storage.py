@@ -34,6 +34,7 @@ from headgate.core.records import CompletedCheckpoint, InFlight, Record, StoredF
 from headgate.errors import BadStorage, HeadgateError, UserError
 from headgate.run import savepoints
 from headgate.run.loop import Note
+from headgate.run.staged import StagedFiles
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.take import Snapshots
 from headgate.store.jobstore import JobStore
@@ -62,6 +63,7 @@ class Storage:
         self._store = store
         self._root = root
         self._snapshots = snapshots
+        self.staged = StagedFiles(store, root)
         self._tell = tell
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
         self._copied: set[str] = set()

@@ -20,6 +20,6 @@ is sealed for a checkpoint, and shown when that checkpoint is complete.
 Not here: when to seal, commit or throw away. The core decides that, and ``run`` calls the hooks.
 """
 
-from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, StagedFile, Strangers, TwoPhaseSink
 
-__all__ = ["Abandoned", "Attempt", "DeadRuns", "Guarantee", "SinkContext", "Strangers", "TwoPhaseSink"]
+__all__ = ["Abandoned", "Attempt", "DeadRuns", "Guarantee", "SinkContext", "StagedFile", "Strangers", "TwoPhaseSink"]

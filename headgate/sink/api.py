@@ -51,11 +51,27 @@ class SinkContext:
     """New whenever the job's storage is begun anew, and then the numbers of generations begin anew too: so a name in
     the outside world has the life in it, and one of an earlier life never means this one."""
     staging: Path | None = None
-    """A directory for this sink alone, which the driver and all executors have."""
+    """A directory for this sink alone, which the driver and all executors have.
+
+    It may be lost with its machine. What a commit needs of it, ``TwoPhaseSink.staged`` says.
+    """
     checkpoint_timeout_ms: int = 0
     """A checkpoint that takes longer is given up."""
     directory_mode: int = OWNER_ONLY
     """The mode of directories that are made for rows which readers may not see yet."""
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that waits in the sink's staging directory, and that a commit needs."""
+
+    path: str
+    """From ``SinkContext.staging`` on."""
+    size: int
+    checksum: int | None = None
+    """CRC-32. None if nobody knows it."""
+    sealed_ms: int = 0
+    """When it was sealed, by the clock of who did; 0 if nobody knows. A file that is brought back is as old."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +173,16 @@ class TwoPhaseSink(ABC):
         sealed goes into the next seal. After a crash a handle that no completed checkpoint names is never used.
         The handle becomes part of the checkpoint: keep it short, and free of anything that is true on one machine only.
         """
+
+    def staged(self, handle: str) -> Sequence[StagedFile]:
+        """The files in ``SinkContext.staging`` that ``commit`` will need. None for a sink that keeps rows elsewhere.
+
+        In the driver, after ``pre_commit`` and around ``commit``. Where the job's storage is not its working directory,
+        these files are copied into the storage before the checkpoint counts. If one is gone, or not what was sealed, it
+        is brought back from there before ``commit``; after it the copies are deleted.
+        """
+        del handle
+        return ()
 
     @abstractmethod
     def commit(self, handle: str) -> None:

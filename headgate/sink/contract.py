@@ -19,8 +19,10 @@ import hashlib
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -148,6 +150,27 @@ class TwoPhaseContract(ABC):
             process.join()
             assert process.exitcode == 0, "the other process could not commit"
             compare(self.visible(tmp_path), rows_of(attempt(0)))
+
+    def test_what_was_sealed_is_committed_from_copies_when_the_staging_directory_is_lost(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        before = self._open(tmp_path)
+        write(before, spark, attempt(0))
+        handle = seal(before, 1, attempt(0))
+        staging = self.context(tmp_path).staging
+        copies: dict[Path, bytes] = {}
+        if staging is not None:
+            for file in before.staged(handle):
+                copies[staging / file.path] = data = (staging / file.path).read_bytes()
+                assert (file.size, file.checksum) in {(len(data), None), (len(data), zlib.crc32(data))}
+            shutil.rmtree(staging, ignore_errors=True)
+        sink = self._open(tmp_path)
+        for path, data in copies.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        sink.recover_and_commit(handle)
+        compare(self.visible(tmp_path), rows_of(attempt(0)))
+        assert not any(path.exists() for path in copies), "what is committed is not needed any more"
 
     def test_of_a_replayed_batch_only_what_the_committed_run_wrote_counts(
         self, spark: SparkSession, tmp_path: Path

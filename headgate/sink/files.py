@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from headgate.access import make_directory
 from headgate.errors import InvalidOption
-from headgate.sink.api import Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.api import Guarantee, SinkContext, StagedFile, TwoPhaseSink
 from headgate.sink.handle import SealedTransaction
 from headgate.sink.placing import place
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
@@ -129,6 +129,11 @@ class FileSink(StagedSink):
             staging.newest_commit()
         self._context = context
         self._opened = staging
+
+    def staged(self, handle: str) -> Sequence[StagedFile]:
+        """None: its files wait in the target directory itself."""
+        del handle
+        return ()
 
     def publish(self, sealed: SealedTransaction) -> None:
         """Put every sealed file in place."""

@@ -1,7 +1,7 @@
 """What a file sink seals for one checkpoint, and its form as text.
 
-One rule: a handle stands on its own and names every file with its size, relative to the target directory, so that the
-directory may be moved and no file can go missing unnoticed.
+One rule: a handle stands on its own and names every file with its size and checksum, relative to the target directory,
+so that the directory may be moved and no file can go missing or change unnoticed.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,12 @@ class SealedFile:
 
     path: str
     size: int
+    checksum: int | None = None
+    """None in what earlier versions of Headgate sealed."""
+
+    def fields(self) -> list[str | int]:
+        """As plain data."""
+        return [self.path, self.size] if self.checksum is None else [self.path, self.size, self.checksum]
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,14 @@ class SealedPart:
     batch: Batch
     run: Run
     files: tuple[SealedFile, ...]
+    beside: tuple[SealedFile, ...] = ()
+    """What a commit needs besides the files with rows."""
+
+    def fields(self) -> list[Any]:
+        """As plain data."""
+        listed = [file.fields() for file in self.files]
+        beside = [[file.fields() for file in self.beside]] if self.beside else []
+        return [self.batch, self.run, listed, *beside]
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,8 @@ class SealedTransaction:
     parts: tuple[SealedPart, ...]
     lanes: int = 0
     """In how many lanes the files are applied, where they are: a repeat must not divide them otherwise."""
+    sealed_ms: int = 0
+    """When, by the clock of who sealed it. 0 in what earlier versions of Headgate sealed."""
 
     def attempts(self) -> list[tuple[Attempt, SealedPart]]:
         """The parts, with whose they are."""
@@ -48,9 +64,10 @@ class SealedTransaction:
 
     def to_handle(self) -> str:
         """The text that goes into the checkpoint."""
-        parts = [[part.batch, part.run, [[file.path, file.size] for file in part.files]] for part in self.parts]
         whose = Whose(self.job, self.sink, self.generation, self.checkpoint)
-        return to_text(whose, {"parts": parts, **({"lanes": self.lanes} if self.lanes else {})})
+        numbers = {"lanes": self.lanes, "sealed_ms": self.sealed_ms}
+        given = {name: value for name, value in numbers.items() if value}
+        return to_text(whose, {"parts": [part.fields() for part in self.parts], **given})
 
     @staticmethod
     def from_handle(handle: str) -> "SealedTransaction":
@@ -58,15 +75,19 @@ class SealedTransaction:
 
         def read(whose: Whose, fields: Any) -> SealedTransaction:
             parts = tuple(_part(*part) for part in fields["parts"])
-            lanes = number(fields.get("lanes", 0))
-            return SealedTransaction(whose.job, whose.sink, whose.generation, whose.checkpoint, parts, lanes)
+            lanes, sealed_ms = number(fields.get("lanes", 0)), number(fields.get("sealed_ms", 0))
+            return SealedTransaction(whose.job, whose.sink, whose.generation, whose.checkpoint, parts, lanes, sealed_ms)
 
         return from_text(handle, read)
 
 
-def _part(batch: Any, run: Any, files: Any) -> SealedPart:
-    sealed = tuple(SealedFile(_inside(path), number(size)) for path, size in files)
-    return SealedPart(Batch(number(batch)), Run(number(run)), sealed)
+def _part(batch: Any, run: Any, files: Any, beside: Any = ()) -> SealedPart:
+    sealed = tuple(_file(*file) for file in files)
+    return SealedPart(Batch(number(batch)), Run(number(run)), sealed, tuple(_file(*file) for file in beside))
+
+
+def _file(path: Any, size: Any, checksum: Any = None) -> SealedFile:
+    return SealedFile(_inside(path), number(size), None if checksum is None else number(checksum))
 
 
 def _inside(value: Any) -> str:

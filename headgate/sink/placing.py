@@ -1,6 +1,7 @@
 """The commit of a file sink: sealed files are put in place.
 
-One rule: first see that everything that was sealed is there, then note that the commit has begun, and only then rename.
+One rule: first see that everything that was sealed is there, and is what was sealed; then note that the commit has
+begun, and only then rename.
 So whoever finds the note knows that a file which no longer waits was put in place, even if its reader has taken it
 away since; and if there is no note, that a file which neither waits nor stands in its place is lost.
 
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import BadStorage
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.handle import SealedFile, SealedTransaction
+from headgate.sink.staged import check_sealed
 from headgate.sink.staging import HIDDEN, Staging, directories, discard, force
 
 
@@ -22,7 +24,7 @@ class Move:
 
     staged: Path
     final: Path
-    size: int
+    sealed: SealedFile
 
 
 def place(sealed: SealedTransaction, target: Path) -> None:
@@ -30,7 +32,7 @@ def place(sealed: SealedTransaction, target: Path) -> None:
     staging = Staging(target, sealed.job, sealed.sink)
     staging.root.stat()  # without it nothing can be said about any file
     moves = [
-        Move(staging.part(attempt) / file.path, staging.final(attempt, file.path), file.size)
+        Move(staging.part(attempt) / file.path, staging.final(attempt, file.path), file)
         for attempt, part in sealed.attempts()
         for file in part.files
     ]
@@ -48,7 +50,8 @@ def _begin(staging: Staging, sealed: SealedTransaction, moves: list[Move]) -> li
     waiting: list[Move] = []
     gone: list[Move] = []
     for move in moves:
-        (waiting if _waits(sealed, move) else gone).append(move)
+        (waiting if move.staged.exists() else gone).append(move)
+    check_sealed(sealed, [(move.staged, move.sealed) for move in waiting])
     # Commits come in order. So if a later one is noted and yet something waits, the note is from an earlier life of a
     # job whose storage was begun anew since, with lower numbers: it says nothing about this commit.
     if noted is not None and (noted == mark or (noted > mark and not waiting)):
@@ -63,19 +66,6 @@ def _begin(staging: Staging, sealed: SealedTransaction, moves: list[Move]) -> li
         f"sink {sealed.sink}: {len(lost)} of {len(moves)} files that checkpoint {sealed.checkpoint} sealed are neither "
         f"staged nor committed, the first is {lost[0].staged}: put {HIDDEN} back as it was, or the sink's path"
     )
-
-
-def _waits(sealed: SealedTransaction, move: Move) -> bool:
-    try:
-        size = move.staged.stat().st_size
-    except FileNotFoundError:
-        return False
-    if size != move.size:
-        raise BadStorage(
-            f"sink {sealed.sink}: {move.staged} has {size} bytes, checkpoint {sealed.checkpoint} sealed {move.size}: "
-            "it is not committed; restore it from a copy"
-        )
-    return True
 
 
 def _rename(move: Move) -> None:

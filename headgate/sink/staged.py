@@ -1,9 +1,11 @@
 """A sink whose rows wait in files until their checkpoint is complete.
 
-One rule: Spark writes every batch into a place of its own, out of readers' sight; a seal only lists what is there, with
-sizes, and flushes nothing that is not on the disk already; what the files become is for ``publish`` to say.
+One rule: Spark writes every batch into a place of its own, out of readers' sight; each file is read once, as it is
+flushed, for its checksum; a seal only lists what is there. What the files become is for ``publish`` to say, and nothing
+is published that is not what was sealed.
 """
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +16,10 @@ from pyspark.sql import DataFrame
 
 from headgate import room
 from headgate.access import make_directory
+from headgate.checksums import damage, in_parallel, measure_all
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.api import Abandoned, Attempt, SinkContext, StagedFile, Strangers, TwoPhaseSink
 from headgate.sink.handle import SealedFile, SealedPart, SealedTransaction
 from headgate.sink.staging import Staging, data_files, directories, discard, force
 
@@ -38,6 +41,8 @@ class StagedSink(TwoPhaseSink):
     _context: SinkContext | None = None
     _lanes: int = 0
     """See ``SealedTransaction.lanes``."""
+    _beside: tuple[str, ...] = ()
+    """Names of files in each part that has rows, which a commit needs besides."""
 
     @abstractmethod
     def publish(self, sealed: SealedTransaction) -> None:
@@ -67,7 +72,7 @@ class StagedSink(TwoPhaseSink):
         """Remove what an attempt of the same name left, if there was one."""
         with external(f"sink {attempt.sink}: cannot begin batch {attempt.batch}"):
             self._staging.root.stat()  # Spark would make a new one where a file system is no longer mounted
-            discard(self._staging.part(attempt))
+            self._discard(attempt)
 
     def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
         """Have Spark write the batch into its own part of the staging directory; then force it to the disk."""
@@ -88,10 +93,11 @@ class StagedSink(TwoPhaseSink):
                     file.unlink()
                 else:
                     kept.append(file)
-            force([*kept, *directories(kept, top=self._staging.root)])
+            self._measured[attempt] = self._measure(part, [file.relative_to(part).as_posix() for file in kept])
+            force(directories(kept, top=self._staging.root))
 
     def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
-        """List the files of these parts. They stay where they are."""
+        """List the files of these parts, with what was measured when they were written. They stay where they are."""
         staging = self._staging
         parts = []
         with external(f"sink {staging.sink}: cannot seal checkpoint {checkpoint}"):
@@ -102,10 +108,19 @@ class StagedSink(TwoPhaseSink):
                         f"sink {staging.sink}: the output of batch {attempt.batch} is gone from {part}: "
                         "put it back, or restart the job from its last checkpoint"
                     )
-                files = tuple(SealedFile(path, size) for path, size in sorted(data_files(part)))
-                parts.append(SealedPart(attempt.batch, attempt.run, files))
-        sealed = SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts), self._lanes)
+                parts.append(SealedPart(attempt.batch, attempt.run, *self._listed(attempt, part)))
+        now_ms = time.time_ns() // 1_000_000
+        sealed = SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts), self._lanes, now_ms)
         return sealed.to_handle()
+
+    def staged(self, handle: str) -> Sequence[StagedFile]:
+        """All files of all parts."""
+        sealed = SealedTransaction.from_handle(handle)
+        return [
+            StagedFile(self._staging.name(attempt, file.path), file.size, file.checksum, sealed.sealed_ms)
+            for attempt, part in sealed.attempts()
+            for file in (*part.files, *part.beside)
+        ]
 
     def commit(self, handle: str) -> None:
         """Publish, then remove the files."""
@@ -113,7 +128,7 @@ class StagedSink(TwoPhaseSink):
         with external(f"sink {sealed.sink}: cannot commit checkpoint {sealed.checkpoint}"):
             self.publish(sealed)
             for attempt, _ in sealed.attempts():
-                discard(self._staging.part(attempt))
+                self._discard(attempt)
 
     def abort(self, abandoned: Abandoned) -> None:
         """Remove the parts that are covered."""
@@ -121,7 +136,7 @@ class StagedSink(TwoPhaseSink):
         with external(f"sink {staging.sink}: cannot throw away what is abandoned"):
             for attempt in staging.attempts():
                 if abandoned.covers(attempt):
-                    discard(staging.part(attempt))
+                    self._discard(attempt)
             if isinstance(abandoned, Strangers):
                 staging.tidy(abandoned.below)
 
@@ -134,22 +149,54 @@ class StagedSink(TwoPhaseSink):
         del file
         return size == 0
 
-    def _paths(self, sealed: SealedTransaction) -> list[list[Path]]:
-        """The files of each batch, in the order of batches. ``BadStorage`` if one has another size than was sealed.
+    def _sealed_files(self, sealed: SealedTransaction) -> list[tuple[Path, SealedFile]]:
+        """The files with rows, in the order of batches, and where each waits if it does."""
+        return [
+            (self._staging.part(attempt) / file.path, file)
+            for attempt, part in sealed.attempts()
+            for file in part.files
+        ]
 
-        A file that is not there is named all the same: whether that matters, the other side knows.
+    def _verify(self, sealed: SealedTransaction) -> None:
+        """See that what waits is what was sealed. ``BadStorage`` if it is not.
+
+        A file that is not there is passed over: whether that matters, the other side knows.
         """
-        found = []
-        for attempt, part in sealed.attempts():
-            paths = [self._staging.part(attempt) / file.path for file in part.files]
-            for path, file in zip(paths, part.files, strict=True):
-                if path.exists() and (size := path.stat().st_size) != file.size:
-                    raise BadStorage(
-                        f"sink {sealed.sink}: {path} has {size} bytes, checkpoint {sealed.checkpoint} sealed "
-                        f"{file.size}: it is not committed; restore it from a copy"
-                    )
-            found.append(paths)
-        return found
+        beside = [
+            (self._staging.part(attempt) / file.path, file)
+            for attempt, part in sealed.attempts()
+            for file in part.beside
+        ]
+        check_sealed(sealed, [*self._sealed_files(sealed), *beside])
+
+    def _listed(self, attempt: Attempt, part: Path) -> "_Measured":
+        """What was measured of a part, once it is seen to be there still."""
+        listed = sorted(data_files(part))
+        measured = self._measured.get(attempt)
+        if measured is None:  # nobody has written it in this process
+            return self._measure(part, [path for path, _ in listed])
+        if listed != [(file.path, file.size) for file in measured[0]]:
+            raise BadStorage(
+                f"sink {attempt.sink}: the output of batch {attempt.batch} in {part} has changed since it was written: "
+                "restart the job from its last checkpoint"
+            )
+        return measured
+
+    def _measure(self, part: Path, paths: Sequence[str]) -> "_Measured":
+        """Flush files to the disk, and learn their checksums."""
+        names = [*sorted(paths), *(self._beside if paths else ())]
+        facts = measure_all([part / name for name in names], flush=True)
+        files = tuple(SealedFile(name, each.size, each.checksum) for name, each in zip(names, facts, strict=True))
+        return files[: len(paths)], files[len(paths) :]
+
+    def _discard(self, attempt: Attempt) -> None:
+        discard(self._staging.part(attempt))
+        self._measured.pop(attempt, None)
+
+    @property
+    def _measured(self) -> "dict[Attempt, _Measured]":
+        """What this process has written, and neither committed nor thrown away."""
+        return self.__dict__.setdefault("_facts", {})  # type: ignore[no-any-return]
 
     @property
     def _staging(self) -> Staging:
@@ -168,7 +215,23 @@ class StagedSink(TwoPhaseSink):
 
     def __getstate__(self) -> dict[str, object]:
         """Executors need what the sink was built with; another process opens it anew."""
-        return {**self.__dict__, "_opened": None, "_context": None}
+        return {**self.__dict__, "_opened": None, "_context": None, "_facts": {}}
+
+
+_Measured = tuple[tuple[SealedFile, ...], tuple[SealedFile, ...]]
+"""The files of a part: those with rows, and those beside."""
+
+
+def check_sealed(sealed: SealedTransaction, files: Sequence[tuple[Path, SealedFile]]) -> None:
+    """Refuse files that are not what was sealed. Those that are not there are passed over."""
+    for wrong in in_parallel(lambda each: damage(each[0], each[1].size, each[1].checksum), files):
+        if wrong:
+            raise BadStorage(refusal(sealed.sink, sealed.checkpoint, wrong))
+
+
+def refusal(sink: str, checkpoint: int, wrong: str) -> str:
+    """What to say about a staged file that is not what was sealed."""
+    return f"sink {sink}: {wrong}, as checkpoint {checkpoint} sealed it: it is not committed; restore it from a copy"
 
 
 def tell_full(what: str, place: Path, error: BaseException) -> None:

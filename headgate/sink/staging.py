@@ -10,7 +10,6 @@ One rule: a file gets into readers' sight by a rename and in no other way. Names
 by Spark, Hive and Arrow when they read the target directory.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
+from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
 from headgate.sink.api import Attempt
@@ -59,6 +59,10 @@ class Staging:
         """Where an attempt writes."""
         return self.root / f"g{attempt.generation}" / f"b{attempt.batch}-r{attempt.run}"
 
+    def name(self, attempt: Attempt, path: str) -> str:
+        """A file of a part, from the target directory on."""
+        return (self.part(attempt) / path).relative_to(self.target).as_posix()
+
     def final(self, attempt: Attempt, path: str) -> Path:
         """Where a file of a part goes: the same place for every commit, and for no other file ever.
 
@@ -82,7 +86,7 @@ class Staging:
         """What ``remember`` remembered last."""
         path = self.root / MARKER
         try:
-            fields = json.loads(path.read_bytes())
+            fields = checked_fields(path.read_bytes(), path)
             version, generation, checkpoint = fields["version"], fields["generation"], fields["checkpoint"]
         except FileNotFoundError:
             return None
@@ -97,7 +101,7 @@ class Staging:
         fields = {"version": VERSION, "generation": mark[0], "checkpoint": mark[1]}
         new = self.root / f"{_NEW_MARKER}{uuid4().hex}"
         with new.open("x") as file:
-            json.dump(fields, file)
+            file.write(checked_text(fields))
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.root / MARKER)

@@ -15,12 +15,13 @@ from typing import cast
 import pyarrow as pa
 from pyarrow import parquet
 
+from headgate.checksums import damage
 from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.errors import BadStorage
 from headgate.sink.api import Guarantee
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.handle import SealedFile, SealedTransaction
 from headgate.sink.partitions import on_executors
-from headgate.sink.staged import StagedSink
+from headgate.sink.staged import StagedSink, refusal
 
 BATCH_ROWS = 65_536
 _PARTITION = re.compile(r"part-(\d+)-")
@@ -37,6 +38,8 @@ class Portion:
     mark: tuple[Generation, CheckpointId]
     """Which commit it is. The marks of one lane only grow."""
     files: tuple[str, ...]
+    facts: tuple[tuple[int, int | None], ...] = ()
+    """Size and checksum of each file, as sealed."""
 
     @property
     def owner(self) -> str:
@@ -44,8 +47,11 @@ class Portion:
         return f"{self.job}/{self.sink}/{self.life}/{self.lane}"
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows, in the order of batches."""
+        """The rows, in the order of batches. A file that is not what was sealed is refused before its first row."""
+        facts = dict(zip(self.files, self.facts, strict=False))
         for path in self.files:
+            if path in facts and (wrong := damage(Path(path), *facts[path])):
+                raise BadStorage(refusal(self.sink, self.mark[1], wrong))
             try:
                 # Spark may have written the old form of timestamps, of which nanoseconds hold only some centuries.
                 file = parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
@@ -86,15 +92,15 @@ class WriteAheadSink(StagedSink):
 
     def publish(self, sealed: SealedTransaction) -> None:
         """Have executors apply every lane that has rows."""
-        lanes: dict[int, list[str]] = {}
-        for paths in self._paths(sealed):
-            for path in paths:
-                lanes.setdefault(_partition(path) % (sealed.lanes or self._lanes), []).append(str(path))
+        lanes: dict[int, list[tuple[Path, SealedFile]]] = {}
+        for path, file in self._sealed_files(sealed):
+            lanes.setdefault(_partition(path) % (sealed.lanes or self._lanes), []).append((path, file))
         mark = (sealed.generation, sealed.checkpoint)
-        portions = [
-            Portion(sealed.job, sealed.sink, self._life, lane, mark, tuple(files))
-            for lane, files in sorted(lanes.items())
-        ]
+        portions = []
+        for lane, found in sorted(lanes.items()):
+            files = tuple(str(path) for path, _ in found)
+            facts = tuple((file.size, file.checksum) for _, file in found)
+            portions.append(Portion(sealed.job, sealed.sink, self._life, lane, mark, files, facts))
         on_executors(portions, partial(_apply, self))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 from dataclasses import replace
@@ -12,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit, struct, udf
 
-from headgate.core.ids import Generation, Run, SinkId
+from headgate.core.ids import CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import DeadRuns, SinkContext, Strangers, TwoPhaseSink
 from headgate.sink.contract import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
 from headgate.sink.files import Format, files
-from headgate.sink.staging import HIDDEN
+from headgate.sink.staging import HIDDEN, Staging
 from tests.sink.readers import read_csv, read_parquet, visible_files
 
 HEADER = {"header": True}
@@ -284,11 +285,31 @@ def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: S
     sink = opened(files(tmp_path))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
-    with next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*")).open("ab") as file:
-        file.write(b"!")
-    with pytest.raises(BadStorage, match="it is not committed"):
-        sink.commit(handle)
-    assert visible_files(tmp_path) == []
+    victim = next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*"))
+    good = victim.read_bytes()
+    flipped = bytearray(good)
+    flipped[len(good) // 2] ^= 1
+    for bad, what in ((good + b"!", f"has {len(good) + 1} bytes"), (bytes(flipped), "is damaged: its checksum")):
+        victim.write_bytes(bad)
+        for committer in (sink, opened(files(tmp_path))):
+            with pytest.raises(BadStorage, match=f"{re.escape(str(victim))} {what}.*it is not committed; restore it"):
+                committer.recover_and_commit(handle)
+        assert visible_files(tmp_path) == []
+        assert victim.read_bytes() == bad
+    victim.write_bytes(good)
+    sink.commit(handle)
+    compare(read_parquet(tmp_path), rows_of(attempt(0)))
+
+
+def test_what_an_earlier_version_sealed_without_checksums_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    sink = opened(files(tmp_path))
+    write(sink, spark, attempt(0))
+    fields = json.loads(seal(sink, 1, attempt(0)))
+    del fields["sealed_ms"]
+    for part in fields["parts"]:
+        part[2] = [file[:2] for file in part[2]]
+    sink.recover_and_commit(json.dumps(fields))
+    compare(read_parquet(tmp_path), rows_of(attempt(0)))
 
 
 def test_output_that_is_gone_before_the_seal_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
@@ -345,6 +366,27 @@ def test_a_marker_that_cannot_be_read_is_refused_before_anything_runs(text: str,
     (staging(tmp_path) / "committed.json").write_text(text)
     with pytest.raises(BadStorage, match=r"committed\.json"):
         opened(files(tmp_path))
+
+
+def test_a_marker_with_one_flipped_bit_is_refused_or_means_the_same(tmp_path: Path) -> None:
+    place = Staging(tmp_path, "job", SinkId("sink"))
+    place.root.mkdir(parents=True)
+    mark = (Generation(12), CheckpointId(3456))
+    place.remember(mark)
+    good = (place.root / "committed.json").read_bytes()
+    refused = 0
+    for number in range(len(good)):
+        bad = bytearray(good)
+        bad[number] ^= 1 << number % 7
+        (place.root / "committed.json").write_bytes(bad)
+        try:
+            assert place.newest_commit() == mark, f"{bytes(bad)!r} was taken for another commit"
+        except BadStorage as error:
+            assert "committed.json" in str(error)  # noqa: PT017 - either is right, and nothing else
+            refused += 1
+    assert refused > 2 * len("3456")
+    (place.root / "committed.json").write_text('{"version": 1, "generation": 12, "checkpoint": 3456}')
+    assert place.newest_commit() == mark, "as an earlier version wrote it"
 
 
 @pytest.mark.parametrize(

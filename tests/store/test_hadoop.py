@@ -4,7 +4,9 @@ Spark's own ``PYSPARK_SUBMIT_ARGS`` gives the jars and the settings that such a 
 """
 
 import os
+import shutil
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -12,7 +14,10 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate.core.ids import Generation, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.run.staged import StagedFiles
+from headgate.sink.api import StagedFile
 from headgate.store import history
 from headgate.store.api import TEMPORARY, open_store
 from headgate.store.hadoop import HadoopStore
@@ -159,3 +164,24 @@ def test_its_history_is_in_objects_and_bounded(store: HadoopStore, monkeypatch: 
     other.append_history([{"n": "other"}])
     assert other.read_history()[-1] == {"n": "other"}
     assert job.read_history() == other.read_history()
+
+
+def test_what_sinks_stage_is_carried_there_and_back(store: HadoopStore, tmp_path: Path) -> None:
+    work, sink, generation = tmp_path / "work", SinkId("out"), Generation(7)
+    job = JobStore.open(store, "job")
+    data = {f"_headgate/job.out/g7/b{batch}-r1/day=1/part.parquet": os.urandom(100 + batch) for batch in range(70)}
+    files = [StagedFile(path, len(rows), zlib.crc32(rows)) for path, rows in data.items()]
+    for path, rows in data.items():
+        (work / "staged/out" / path).parent.mkdir(parents=True)
+        (work / "staged/out" / path).write_bytes(rows)
+    StagedFiles(job, work).keep(sink, generation, files)
+    shutil.rmtree(work)
+    successor = StagedFiles(job, work)
+    successor.bring(sink, generation, files, thorough=True)
+    assert {path: (work / "staged/out" / path).read_bytes() for path in data} == data
+    successor.drop(sink, generation, files[1:])
+    assert [entry.size for entry in job.list("staged")] == [100]
+    successor.clear(sink, generation)
+    assert len(list(job.list("staged"))) == 1
+    successor.clear(sink, Generation(8))
+    assert list(job.list("staged")) == []

@@ -24,6 +24,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Result",
         "SinkContext",
         "Source",
+        "StagedFile",
         "Strangers",
         "Stream",
         "TwoPhaseSink",

@@ -25,6 +25,8 @@ class OpenTransaction:
     file: str = ""
     """Below the attempt's staging directory. Empty if the rows wait nowhere else."""
     size: int = 0
+    checksum: int | None = None
+    """None without a file, and in what earlier versions of Headgate sealed."""
 
     def to_text(self) -> str:
         """What an executor answers."""
@@ -32,16 +34,19 @@ class OpenTransaction:
 
     def fields(self) -> list[Any]:
         """As plain data."""
-        return [self.slot.number, self.slot.partition, self.producer_id, self.epoch, self.rows, self.file, self.size]
+        checksum = [] if self.checksum is None else [self.checksum]
+        numbers = (self.slot.number, self.slot.partition, self.producer_id, self.epoch, self.rows)
+        return [*numbers, self.file, self.size, *checksum]
 
     @classmethod
     def of(cls, fields: Any) -> Self:
         """Read ``fields``."""
-        number, partition, producer_id, epoch, rows, file, size = fields
-        numbers = (number, partition, producer_id, epoch, rows, size)
-        if not all(type(each) is int and each >= 0 for each in numbers) or not isinstance(file, str) or "/" in file:
+        number, partition, producer_id, epoch, rows, file, size, *rest = fields
+        numbers = (number, partition, producer_id, epoch, rows, size, *rest)
+        counted = len(rest) <= 1 and all(type(each) is int and each >= 0 for each in numbers)
+        if not counted or not isinstance(file, str) or "/" in file:
             raise ValueError(f"{fields!r} is no transaction")
-        return cls(Slot(number, partition), producer_id, epoch, rows, file, size)
+        return cls(Slot(number, partition), producer_id, epoch, rows, file, size, *rest)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class SealedBatches:
     generation: Generation
     checkpoint: CheckpointId
     batches: tuple[tuple[Batch, Run, tuple[OpenTransaction, ...]], ...]
+    sealed_ms: int = 0
+    """When, by the clock of who sealed it. 0 in what earlier versions of Headgate sealed."""
 
     def attempts(self) -> list[tuple[Attempt, tuple[OpenTransaction, ...]]]:
         """The transactions, with whose they are."""
@@ -64,7 +71,8 @@ class SealedBatches:
     def to_handle(self) -> str:
         """The text that goes into the checkpoint."""
         batches = [[batch, run, [each.fields() for each in transactions]] for batch, run, transactions in self.batches]
-        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), {"batches": batches})
+        when = {"sealed_ms": self.sealed_ms} if self.sealed_ms else {}
+        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), {"batches": batches, **when})
 
     @staticmethod
     def from_handle(handle: str) -> "SealedBatches":
@@ -75,6 +83,7 @@ class SealedBatches:
                 (Batch(number(batch)), Run(number(run)), tuple(OpenTransaction.of(each) for each in transactions))
                 for batch, run, transactions in fields["batches"]
             )
-            return SealedBatches(whose.job, whose.sink, whose.generation, whose.checkpoint, batches)
+            sealed_ms = number(fields.get("sealed_ms", 0))
+            return SealedBatches(whose.job, whose.sink, whose.generation, whose.checkpoint, batches, sealed_ms)
 
         return from_text(handle, read)

@@ -6,13 +6,12 @@ knows whether anything may be out already, even when Kafka has forgotten the mar
 Kafka forgets the offsets of a group without members after ``offsets.retention.minutes``, a week by default.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
+from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage
 from headgate.sink.staging import Mark
@@ -37,7 +36,7 @@ def read_note(directory: Path, life: str) -> Note | None:
     """What was noted last in this life of the job, if anything was."""
     path = directory / NAME
     try:
-        fields: dict[str, Any] = json.loads(path.read_bytes())
+        fields = checked_fields(path.read_bytes(), path)
         version = fields["version"]
         if version == VERSION:
             mark = Generation(int(fields["generation"])), CheckpointId(int(fields["checkpoint"]))
@@ -63,7 +62,7 @@ def write_note(directory: Path, note: Note) -> None:
     }
     new = directory / f".{NAME}-{uuid4().hex}"
     with new.open("x") as file:
-        json.dump(fields, file)
+        file.write(checked_text(fields))
         file.flush()
         os.fsync(file.fileno())
     new.replace(directory / NAME)

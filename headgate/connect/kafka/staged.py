@@ -77,8 +77,10 @@ class StagedKafkaSink(WriteAheadSink):
         if note is not None and note.mark == mark:
             self._forgotten = self._is_forgotten(note)
         else:
-            self._forgotten = False
-            note = Note(self._life, mark, int(time.time() * 1000), done=False)
+            # Without any note, one may have been lost with the directory: then it began when the rows were staged.
+            lost = note is None
+            note = Note(self._life, mark, self._staged_ms(sealed) if lost else _now_ms(), done=False)
+            self._forgotten = lost and self._is_forgotten(note)
             write_note(directory, note)
         super().publish(sealed)
         write_note(directory, replace(note, done=True))
@@ -120,7 +122,7 @@ class StagedKafkaSink(WriteAheadSink):
                 raise BadStorage(
                     f"sink {portion.sink}: Kafka has forgotten whether checkpoint {portion.mark[1]} was published: "
                     f"it began longer ago than {RETENTION}, and the marker of lane {portion.lane} is gone: compare the "
-                    "topic with the staged files; then remove them and begin the job anew, or remove "
+                    "topic with the staged files; then remove them and begin the job anew, or touch them and remove "
                     "publication.json next to them to have them published"
                 )
             writer.begin()
@@ -131,6 +133,11 @@ class StagedKafkaSink(WriteAheadSink):
         with Client(target.servers, client_options(target)) as client:
             client.settle(transactional_id)
 
+    def _staged_ms(self, sealed: SealedTransaction) -> int:
+        """When the first of these rows were staged."""
+        times = [path.stat().st_mtime_ns // 1_000_000 for path, _ in self._sealed_files(sealed) if path.exists()]
+        return min([*times, _now_ms()])
+
     def _is_forgotten(self, note: Note) -> bool:
         """Whether Kafka may have forgotten the markers of a publication."""
         with Client(self._target.servers, client_options(self._target)) as client:
@@ -138,6 +145,10 @@ class StagedKafkaSink(WriteAheadSink):
 
     def _names(self, job: str, sink: SinkId, life: str) -> Names:
         return Names(self._target.prefix, job, sink, life)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def encoded(mark: Mark) -> int:

@@ -9,6 +9,7 @@ they are committed: what the broker has given up by then is written anew. Withou
 
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, StagedFile, TwoPhaseSink
 from headgate.sink.partitions import on_executors, write_partitions
 from headgate.sink.staged import external
 from headgate.sink.staging import Staging, discard, force
@@ -133,10 +134,24 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
                 "checkpoint"
             )
         batches = tuple((attempt.batch, attempt.run, work.written[attempt]) for attempt in attempts)
-        sealed = SealedBatches(work.owned.names.job, work.owned.names.sink, generation, checkpoint, batches)
+        now_ms = time.time_ns() // 1_000_000
+        sealed = SealedBatches(work.names.job, work.names.sink, generation, checkpoint, batches, now_ms)
         if work.staging is None:
             self._see_that_all_is_open(sealed)
         return sealed.to_handle()
+
+    def staged(self, handle: str) -> Sequence[StagedFile]:
+        """The files of the net."""
+        staging = self._opened.staging
+        if staging is None:
+            return ()
+        sealed = SealedBatches.from_handle(handle)
+        return [
+            StagedFile(staging.name(attempt, each.file), each.size, each.checksum, sealed.sealed_ms)
+            for attempt, transactions in sealed.attempts()
+            for each in transactions
+            if each.file
+        ]
 
     def commit(self, handle: str) -> None:
         """End every transaction, and write anew what was lost."""
@@ -206,7 +221,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
                 "checkpoint, and use net=True or a longer transaction_timeout"
             )
         path = work.staging.part(attempt) / transaction.file
-        return Lost(work.owned, name, use, str(path), transaction.size)
+        return Lost(work.owned, name, use, str(path), transaction.size, transaction.checksum)
 
     def _see_that_all_is_open(self, sealed: SealedBatches) -> None:
         work = self._opened

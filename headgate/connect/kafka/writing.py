@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from headgate.checksums import damage, measure
 from headgate.connect.kafka.faults import Fenced
 from headgate.connect.kafka.handle import OpenTransaction
 from headgate.connect.kafka.names import Slot
@@ -69,8 +70,9 @@ class PartitionWriter:
             ) from error
         if path is None:
             return OpenTransaction(slot, sealed.producer_id, sealed.epoch, sealed.rows).to_text()
-        size = _force(path)
-        return OpenTransaction(slot, sealed.producer_id, sealed.epoch, sealed.rows, path.name, size).to_text()
+        facts = measure(path, flush=True)
+        numbers = (sealed.producer_id, sealed.epoch, sealed.rows)
+        return OpenTransaction(slot, *numbers, path.name, facts.size, facts.checksum).to_text()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Lost:
     token: int
     path: str
     size: int
+    checksum: int | None
 
 
 def write_anew(lost: Lost) -> str:
@@ -99,10 +102,11 @@ def write_anew(lost: Lost) -> str:
                 f"{RETENTION}, and its marker is gone: compare the topic with {path}; then remove the file and begin "
                 "the job anew, or touch it to have its rows written"
             )
-        if not path.is_file() or path.stat().st_size != lost.size:
+        wrong = damage(path, lost.size, lost.checksum) if path.is_file() else f"{path} is gone"
+        if wrong:
             raise BadStorage(
-                f"kafka: transaction {lost.transactional_id} was lost at the broker, and {path} with its rows is gone "
-                "or has another size: put it back from a copy"
+                f"kafka: transaction {lost.transactional_id} was lost at the broker, and its rows cannot be written "
+                f"anew: {wrong}: put it back from a copy"
             )
         writer.begin()
         with parquet.ParquetFile(path) as file:
@@ -166,10 +170,3 @@ def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 def _written_ms(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
-
-
-def _force(path: Path) -> int:
-    """Have the file written to the disk; its size."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return os.fstat(file.fileno()).st_size

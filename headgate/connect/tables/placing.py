@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from headgate.access import OWNER_ONLY, make_directory
+from headgate.checksums import damage
 from headgate.errors import BadStorage, InvalidOption
 from headgate.sink.partitions import on_executors
 from headgate.sink.staging import HIDDEN, directories, force
@@ -32,6 +33,8 @@ class TableFile:
     size: int
     partition: tuple[str, ...] = ()
     """The directories of partitions that it was staged in."""
+    checksum: int | None = None
+    """As sealed, if it is known."""
 
 
 def place(files: Sequence[TableFile], target: Path, *, temporary: Path, mode: int = OWNER_ONLY) -> None:
@@ -82,9 +85,11 @@ def local_directory(path: str, *, who: str) -> Path:
 
 
 def _check(file: TableFile, final: Path) -> None:
-    size = final.stat().st_size
-    if size != file.size:
-        raise BadStorage(f"{final} has {size} bytes, sealed were {file.size}: remove it, it is not committed")
+    """What was put there before must be what was sealed. A second name of the staged file is no other file."""
+    if file.staged.exists() and final.samefile(file.staged):
+        return
+    if wrong := damage(final, file.size, file.checksum):
+        raise BadStorage(f"{wrong}, as it was sealed: remove it, it is not committed")
 
 
 def _copy(order: tuple[str, str, str]) -> str:

@@ -24,7 +24,7 @@ from headgate.errors import BadStorage, ExternalError
 from headgate.sink.api import Abandoned, Attempt, Guarantee, Strangers
 from headgate.sink.handle import SealedTransaction
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
-from headgate.sink.staging import discard, force
+from headgate.sink.staging import discard
 
 SCHEMA = "_schema.json"
 """The columns of a part, next to its files. A name with ``_`` in front is no data file."""
@@ -81,6 +81,7 @@ class TableSink(StagedSink):
     """A sink that appends to one table. A subclass says how to find and make the table, and ``describe``."""
 
     _checked = ""
+    _beside = (SCHEMA,)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -101,16 +102,19 @@ class TableSink(StagedSink):
 
     def publish(self, sealed: SealedTransaction) -> None:
         """Put the files in place, and commit them with the mark."""
-        staged = [path for paths in self._paths(sealed) for path in paths]
         mark = self._mark(sealed)
-        files = self._files(sealed, mark.owner, staged)
+        files = self._files(sealed, mark.owner)
         if not files:
             return
+        verified = False
         for _ in range(TRIES):
             table = self._table()
             if table is not None and table.mark(mark.owner) >= mark.number:
                 return
             try:
+                if not verified:
+                    self._verify(sealed)
+                verified = True
                 columns = self._columns(sealed)
                 if table is None:
                     self._create(columns)
@@ -161,9 +165,7 @@ class TableSink(StagedSink):
     def _write(self, dataframe: DataFrame, part: Path) -> None:
         prepared = self._prepare(dataframe)
         self._stage(prepared, part)
-        note = part / SCHEMA
-        note.write_text(prepared.schema.json())
-        force([note])
+        (part / SCHEMA).write_text(prepared.schema.json())
 
     def _has_no_rows(self, file: Path, size: int) -> bool:
         """Spark writes a file for the first partition also if that is empty."""
@@ -214,13 +216,13 @@ class TableSink(StagedSink):
         """One for each sink of each life of a job."""
         return hashlib.sha256(json.dumps([job, sink, self._life]).encode()).hexdigest()[:32]
 
-    def _files(self, sealed: SealedTransaction, owner: str, staged: Sequence[Path]) -> list[TableFile]:
+    def _files(self, sealed: SealedTransaction, owner: str) -> list[TableFile]:
         found = []
-        paths = iter(staged)
         for attempt, part in sealed.attempts():
             for file in part.files:
                 name, partition = self._named(file.path, _prefix(owner, attempt))
-                found.append(TableFile(next(paths), name, file.size, partition))
+                staged = self._staging.part(attempt) / file.path
+                found.append(TableFile(staged, name, file.size, partition, file.checksum))
         return found
 
 

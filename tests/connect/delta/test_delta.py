@@ -182,8 +182,12 @@ def test_a_file_that_is_lost_before_the_commit_is_never_passed_over(spark: Spark
         sink.commit(handle)
     compare(rows_in(table_of(tmp_path)), rows_of(attempt(0)))
     victim.write_bytes(copy[:-1])
-    with pytest.raises(BadStorage, match="bytes, checkpoint 2 sealed"):
+    with pytest.raises(BadStorage, match=r"bytes and should have \d+, as checkpoint 2 sealed it"):
         sink.commit(handle)
+    victim.write_bytes(copy[:90] + bytes([copy[90] ^ 1]) + copy[91:])
+    with pytest.raises(BadStorage, match="is damaged: its checksum does not match, as checkpoint 2 sealed it"):
+        sink.commit(handle)
+    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0)))
     victim.write_bytes(copy)
     sink.commit(handle)
     compare(rows_in(table_of(tmp_path)), rows_of(attempt(0), attempt(1)))

@@ -242,6 +242,36 @@ def test_when_kafka_may_have_forgotten_a_marker_nothing_is_guessed(
     compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
+def test_a_publication_whose_note_is_lost_may_have_begun_when_its_rows_were_staged(
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The working directory was lost, and the rows brought back: Kafka may have forgotten that they were published."""
+    context = context_in(tmp_path)
+    sink = opened(staged(kafka, topic), context)
+    write(sink, spark, attempt(0))
+    handle = seal(sink, 1, attempt(0))
+    assert context.staging is not None
+    waiting = [context.staging / file.path for file in sink.staged(handle)]
+    for path in waiting:
+        os.utime(path, (0, 0))
+    for _ in range(2):
+        with pytest.raises(BadStorage, match="Kafka has forgotten whether checkpoint 1 was published"):
+            sink.recover_and_commit(handle)
+    assert visible(kafka, topic) == []
+    for path in waiting:
+        path.touch()
+    note_of(context, lambda root: (root / "publication.json").unlink())
+    good = waiting[0].read_bytes()
+    bad = bytearray(good)
+    bad[len(bad) // 2] ^= 1
+    waiting[0].write_bytes(bad)
+    with pytest.raises(BadStorage, match="is damaged: its checksum does not match, as checkpoint 1 sealed it"):
+        sink.recover_and_commit(handle)
+    waiting[0].write_bytes(good)
+    sink.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
+
+
 def test_what_is_published_stays_so_when_kafka_has_forgotten_it(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -261,10 +291,17 @@ def test_what_is_published_stays_so_when_kafka_has_forgotten_it(
 def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
     assert read_note(tmp_path, "life") is None
     (tmp_path / "publication.json").write_text("{")
-    with pytest.raises(BadStorage, match="cannot be read"):
+    with pytest.raises(BadStorage, match="is damaged"):
         read_note(tmp_path, "life")
     (tmp_path / "publication.json").write_text(json.dumps({"version": 99}))
     with pytest.raises(BadStorage, match="has format 99"):
+        read_note(tmp_path, "life")
+    note = Note("life", (Generation(1), CheckpointId(1)), 0, done=True)
+    write_note(tmp_path, note)
+    assert read_note(tmp_path, "life") == note
+    text = (tmp_path / "publication.json").read_text()
+    (tmp_path / "publication.json").write_text(text.replace('"checkpoint": 1', '"checkpoint": 9'))
+    with pytest.raises(BadStorage, match=r"publication.json is damaged: its checksum does not match"):
         read_note(tmp_path, "life")
 
 

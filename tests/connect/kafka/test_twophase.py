@@ -1,6 +1,7 @@
 """The two-phase Kafka sink: the contract, and what brokers, timeouts and strangers can do to it."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -137,10 +138,24 @@ def test_a_file_of_the_net_that_is_gone_when_it_is_needed_is_missed(
     expire(kafka, ids(kafka, topic, "Ongoing"))
     staging = context_in(tmp_path).staging
     assert staging is not None
-    for file in staging.rglob("*.parquet"):
-        file.unlink()
-    with pytest.raises(BadStorage, match=r"was lost at the broker, and .* with its rows is gone"):
+    copies = {path: path.read_bytes() for path in staging.rglob("*.parquet")}
+    for path, data in copies.items():
+        bad = bytearray(data)
+        bad[len(bad) // 2] ^= 1
+        path.write_bytes(bad)
+    with pytest.raises(BadStorage, match=r"was lost at the broker, and .* is damaged: its checksum does not match"):
         sink.commit(handle)
+    shutil.rmtree(staging)
+    again = opened(numbers(kafka, topic))
+    with pytest.raises(BadStorage, match=r"was lost at the broker, and .*parquet is gone"):
+        again.recover_and_commit(handle)
+    compare(visible(kafka, topic), [])
+    assert {staging / file.path for file in again.staged(handle)} == set(copies)
+    for path, data in copies.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    again.recover_and_commit(handle)
+    compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
 def test_a_lost_transaction_of_long_ago_whose_marker_may_be_forgotten_is_not_guessed_at(
