@@ -1,8 +1,8 @@
 """The files of a log directory, in the order of their names.
 
 One rule: a listing costs next to nothing while the directory stays as it is. A planner asks many times a second, so the
-directory's time of change is looked at first, and its entries only if that is new, or so fresh that a further change
-could hide behind the same time stamp.
+directory's time of change is looked at first, and its entries only if that is new. While it is so fresh that a further
+change could hide behind the same time stamp, they are looked at a few times more, each time after twice as long.
 """
 
 import os
@@ -17,6 +17,7 @@ IGNORED_SUFFIXES = (".tmp", ".part", ".partial", ".inprogress", "._COPYING_", "~
 SETTLED_S = 2.0
 """File systems round time stamps to as much as this."""
 LOOK_AGAIN_S = 0.01
+"""From a change to the first further look, and from one look at the time of change to the next."""
 
 
 class Listing:
@@ -27,7 +28,7 @@ class Listing:
         self._names: list[str] = []
         self._changed_ns = -1
         self._first_seen_s = 0.0
-        self._listed_s = 0.0
+        self._next_look_s: float | None = None
 
     def names(self) -> list[str]:
         """The names of all finished files, sorted. The same list object as before, if nothing has changed."""
@@ -37,14 +38,16 @@ class Listing:
             now_s = time.monotonic()
             if changed_ns != self._changed_ns:
                 self._changed_ns, self._first_seen_s = changed_ns, now_s
-            elif self._listed_s - self._first_seen_s >= SETTLED_S:
+            elif self._next_look_s is None or now_s < self._next_look_s:
                 return self._names
             found = finished(self._directory)
         except FileNotFoundError:
             raise BadStorage(f"there is no directory {self._directory}: create it, or correct the path") from None
         except OSError as error:
             raise ExternalError(f"{self._directory} cannot be listed: {error}") from error
-        self._listed_s = now_s
+        age_s = now_s - self._first_seen_s
+        settled = age_s >= SETTLED_S
+        self._next_look_s = None if settled else self._first_seen_s + min(max(2 * age_s, LOOK_AGAIN_S), SETTLED_S)
         if found != self._names:
             self._names = found
         return self._names

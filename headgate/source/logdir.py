@@ -1,16 +1,18 @@
 """A source that reads a directory to which files are added.
 
 One rule: the rows of all files, in the order of their names, are one sequence that only ever grows at its end. An
-offset is a place in it: after so many rows of that file, which is the so-manieth. Whatever would change the sequence
-before an offset (a file that comes late, is gone, or is another) is an error, and no row is skipped.
+offset is a place in it: after so many rows of that file, which is the so-manieth that was read. Whatever would change
+the sequence from an offset on (a file that comes late, is gone, or is another) is an error, and no row is skipped.
+Files before the one in which an offset stands are needed no more by whoever goes on from there, and may go.
 
 ``LogFiles`` and ``LogReader`` run in other processes: the planner half beside the driver, ``read`` on the executors.
 Both get all they need to know as options.
 """
 
+import contextlib
 import json
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +45,7 @@ from headgate.source.rows import FORMATS, FileIndex, Piece, changed, index, newe
 FORMAT = "headgate-log-directory"
 IDLE_WAIT_S = 0.08
 """So long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
+KEEP, DELETE = "keep", "delete"
 PARTITION_ROWS = 20_000
 """Fewer rows than this are not worth a partition of their own."""
 
@@ -54,12 +57,14 @@ def log_directory(
     schema: str,
     rows_per_batch: int | None = None,
     bounded: bool = False,
+    consumed: str | os.PathLike[str] = "keep",
 ) -> "LogDirectory":
     """Read the files of a directory in the order of their names, and those that come after them.
 
-    A file appears whole (written under another name, then renamed), sorts after all that are there, and never changes
-    or goes away. Names that begin with "." or "_", or end as unfinished files do (".tmp", ".part", "~" ...), are not
-    looked at. The driver and all executors must see the directory under the same path.
+    A file appears whole (written under another name, then renamed), sorts after all that are there, and never changes.
+    It may go once a completed checkpoint has gone past it into a later file; who returns to an older checkpoint or to a
+    savepoint must put it back. Names that begin with "." or "_", or end as unfinished files do (".tmp", ".part", "~"
+    ...), are not looked at. The driver and all executors must see the directory under the same path.
 
     ``format``           "json": an object a line; "csv": one row a line, after a first line with the names of the
                          columns; "text": a line is a row; "parquet"
@@ -68,6 +73,8 @@ def log_directory(
                          carry their zone (2025-01-01T00:00:00Z), or the column is a TIMESTAMP_NTZ
     ``rows_per_batch``   at most so many rows a batch; None: all that are there
     ``bounded``          the source ends when all files that are there are read
+    ``consumed``         what becomes of files that a completed checkpoint has gone past: "keep", "delete", or the path
+                         of a directory on the same file system that they are moved to
     """
     if format not in FORMATS:
         raise InvalidOption(f"log_directory: format is {format!r}: give one of {', '.join(FORMATS)}")
@@ -80,14 +87,32 @@ def log_directory(
     if not isinstance(schema, str):
         raise InvalidOption(f"log_directory: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
     check_columns(schema, "log_directory: schema")
-    return LogDirectory(_local(os.fspath(path)), format, schema, rows_per_batch, bounded=bounded)
+    if not isinstance(consumed, str | os.PathLike):
+        raise InvalidOption(f"log_directory: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory")
+    directory = _local(os.fspath(path))
+    place = os.fspath(consumed)
+    archive = None if place in (KEEP, DELETE) else _local(place)
+    if archive is not None and Path(archive).absolute() == Path(directory).absolute():
+        raise InvalidOption(f"log_directory: consumed is {place!r}, which is read: give another directory")
+    after = archive or place
+    return LogDirectory(directory, format, schema, rows_per_batch, bounded=bounded, consumed=after)
 
 
 class LogDirectory(Source):
     """What ``log_directory`` returns."""
 
-    def __init__(self, path: str, kind: str, schema: str, rows_per_batch: int | None, *, bounded: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        kind: str,
+        schema: str,
+        rows_per_batch: int | None,
+        *,
+        bounded: bool,
+        consumed: str = KEEP,
+    ) -> None:
         self._path = path
+        self._consumed = consumed
         self._kind = kind
         self._schema = schema
         self._rows_per_batch = rows_per_batch
@@ -131,16 +156,27 @@ class LogDirectory(Source):
             self._last_file = (position.file, index(self._path, position.file, self._kind).rows)
         return position.row >= self._last_file[1]
 
+    def notify_completed(self, offset: str) -> None:
+        """Do away with the files before the one in which the checkpoint stands, if that is wanted."""
+        if self._consumed == KEEP:
+            return
+        position = Position.parse(json.loads(offset))
+        for name in self._listing.names():
+            if name >= position.file:
+                break
+            _do_away(Path(self._path, name), self._consumed)
+
     def describe(self) -> str:
-        """Where, in which format, and how much at a time."""
+        """Where, in which format, how much at a time, and what becomes of files that were read."""
         limit = "" if self._rows_per_batch is None else f", at most {self._rows_per_batch} rows a batch"
         end = ", to the end of what is there" if self._bounded else ""
-        return f"log directory {self._path} ({self._kind}{limit}{end})"
+        then = {KEEP: "", DELETE: ", then deleted"}.get(self._consumed, f", then moved to {self._consumed}")
+        return f"log directory {self._path} ({self._kind}{limit}{end}{then})"
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place between two rows: after ``row`` rows of ``file``, which is the ``files``-th of the directory."""
+    """A place between two rows: after ``row`` rows of ``file``, which is the ``files``-th that was ever read."""
 
     file: str = ""
     row: int = 0
@@ -214,11 +250,13 @@ class LogReader(DataSourceStreamReader):
         self._check(names, last)
         self._check(names, first)
         self._left(last)
+        between = names[bisect_right(names, first.file) : bisect_right(names, last.file)]
+        if len(between) != last.files - first.files:
+            raise _miscounted(self._directory, between, first, last)
         ranges = []
-        for number in range(max(first.files, 1), last.files + 1):
-            file = names[number - 1]
-            begin = first.row if number == first.files else 0
-            stop = last.row if number == last.files else self._index(file).rows
+        for file in [*([first.file] if first.files else []), *between]:
+            begin = first.row if file == first.file else 0
+            stop = last.row if file == last.file else self._index(file).rows
             ranges.append((file, begin, stop))
         return [Pieces(pieces) for pieces in self._packed(ranges)]
 
@@ -250,23 +288,30 @@ class LogReader(DataSourceStreamReader):
         return left
 
     def _check(self, names: list[str], position: Position) -> None:
-        """See to it that the files through a position are those that were read."""
+        """See to it that the file of a position is there, and that no file before it was not read.
+
+        A planner that has just started knows only how many were read. If some of them are gone, it cannot tell whether
+        another came late meanwhile.
+        """
         if position.files:
-            same = names is self._names or names[: position.files] == self._names[: position.files]
-            if names[position.files - 1 : position.files] != [position.file] or (self._names and not same):
-                raise _disturbed(self._directory, self._names, names, position)
+            through = names[: bisect_right(names, position.file)]
+            if through[-1:] != [position.file]:
+                raise vanished(self._directory, f"{position.file!r} is")
+            late = sorted(set(through).difference(self._names)) if self._names and names is not self._names else []
+            if late or len(through) > position.files:
+                raise _came_late(self._directory, late[0] if late else newest(self._directory, through[:-1]), position)
         self._names = names
 
     def _advanced(self, position: Position, room: int | None) -> Position:
         """Go on from a position by ``room`` rows, or to the end of what is there."""
-        for number in range(max(position.files, 1), len(self._names) + 1):
+        for file in self._names[bisect_left(self._names, position.file) :]:
             if room == 0:
                 break
-            file = self._names[number - 1]
-            begin = position.row if number == position.files else 0
+            here = file == position.file
+            begin = position.row if here else 0
             rows = self._index(file).rows - begin
             taken = rows if room is None else min(rows, room)
-            position = Position(file, begin + taken, number)
+            position = Position(file, begin + taken, position.files if here else position.files + 1)
             room = None if room is None else room - taken
         return position
 
@@ -288,21 +333,33 @@ class LogReader(DataSourceStreamReader):
             yield share
 
 
-def _disturbed(directory: str, known: list[str], names: list[str], position: Position) -> BadStorage:
-    """Say which file came late or is gone. A planner that has just started knows only how many there were."""
-    through = names[: bisect_right(names, position.file)]
-    gone = sorted(set(known[: position.files]) - set(through))
-    if gone or position.file not in through:
-        return vanished(directory, f"{(gone or [position.file])[0]!r} is")
-    if len(through) < position.files:
-        missing = position.files - len(through)
-        return vanished(directory, f"of the {position.files} files up to {position.file!r}, {missing} are")
-    late = sorted(set(through) - set(known)) if known else []
-    which = late[0] if late else newest(directory, through[:-1])
+def _came_late(directory: str, which: str, position: Position) -> BadStorage:
     return BadStorage(
         f"{directory}: {which!r} came late: it sorts before {position.file!r}, which was read already: "
         f"move it out, and give it a name that sorts after all others"
     )
+
+
+def _miscounted(directory: str, between: list[str], first: Position, last: Position) -> BadStorage:
+    """What to say of a batch that is done again, and for which there are more or fewer files than it had."""
+    missing = last.files - first.files - len(between)
+    if missing < 0:
+        return _came_late(directory, newest(directory, between[:-1]), last)
+    after = f"after {first.file!r} " if first.files else ""
+    return vanished(directory, f"of the {last.files - first.files} files {after}up to {last.file!r}, {missing} are")
+
+
+def _do_away(file: Path, how: str) -> None:
+    """Delete a file, or move it into a directory where none of its name is. A repeat is harmless."""
+    if how == DELETE:
+        file.unlink(missing_ok=True)
+        return
+    target = Path(how, file.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and file.exists():
+        raise BadStorage(f"{target} is there already: move it away, so that {file} can go there")
+    with contextlib.suppress(FileNotFoundError):  # It went there before.
+        file.rename(target)
 
 
 def _checked(ddl: str, kind: str) -> StructType:
