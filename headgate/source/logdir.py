@@ -88,7 +88,9 @@ def log_directory(
         raise InvalidOption(f"log_directory: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
     check_columns(schema, "log_directory: schema")
     if not isinstance(consumed, str | os.PathLike):
-        raise InvalidOption(f"log_directory: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory")
+        raise InvalidOption(
+            f"log_directory: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory"
+        )
     directory = _local(os.fspath(path))
     place = os.fspath(consumed)
     archive = None if place in (KEEP, DELETE) else _local(place)

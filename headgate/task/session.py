@@ -29,7 +29,7 @@ from headgate.needs import NEEDED, refuse_contradiction
 from headgate.task import packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
-"""Hadoop's local file system without a process for each file. Built from ``java/src``."""
+"""Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
 
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 _HADOOP = "spark.hadoop."
@@ -42,6 +42,9 @@ FILE_SYSTEM: Mapping[str, str] = MappingProxyType(
         f"{_HADOOP}fs.AbstractFileSystem.file.impl": "headgate.fs.PlainLocalFs",
     }
 )
+
+PLUGIN = "headgate.state.BoundedStateMemory"
+"""Keeps the memory of executors from growing with every snapshot of state, beside plugins of the user's."""
 
 PREFERRED: Mapping[str, str] = MappingProxyType(
     {
@@ -96,6 +99,7 @@ def settings_for(
     settings = {"spark.app.name": job_name, **PREFERRED, **conf, **needed, **state.conf, "spark.master": chosen}
     if _on_this_machine(chosen) and not _addressed(conf):
         settings.update(dict.fromkeys(ADDRESSES, LOOPBACK))
+    settings["spark.plugins"] = ",".join(filter(None, [conf.get("spark.plugins"), PLUGIN]))
     # The driver needs the file system before it loads jars. Executors elsewhere are sent it.
     settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), beside, os.pathsep)
     if not _in_one_process(chosen):
@@ -131,6 +135,7 @@ def build_session(
     _set_environment(chosen, settings.get("spark.pyspark.python"))
     if _misses_jar():
         settings = {key: value for key, value in settings.items() if FILE_SYSTEM.get(key) != value}
+        settings["spark.plugins"] = (conf or {}).get("spark.plugins", "")
     _bring_along(beside)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -281,12 +286,13 @@ def _listening_at(address: str | None) -> Iterator[None]:
 
 
 def _misses_jar() -> bool:
-    """Whether Spark's driver process runs already, from an earlier session, without Headgate's file system."""
+    """Whether Spark's driver process runs already, from an earlier session, without Headgate's jar."""
     jvm = SparkContext._jvm  # noqa: SLF001 - nothing else tells
     if jvm is None:
         return False
     try:
-        jvm.java.lang.Class.forName(FILE_SYSTEM[f"{_HADOOP}fs.file.impl"])
+        for name in (FILE_SYSTEM[f"{_HADOOP}fs.file.impl"], PLUGIN):
+            jvm.java.lang.Class.forName(name)
     except Py4JError:
         return True
     return False

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from headgate.task.session import FILE_SYSTEM, JAR
+from headgate.task.session import FILE_SYSTEM, JAR, PLUGIN
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,8 @@ def entries(jar: Path) -> dict[str, bytes]:
 
 
 def test_the_jar_holds_the_classes_that_are_set() -> None:
-    assert entries(JAR).keys() >= {f"{name.replace('.', '/')}.class" for name in FILE_SYSTEM.values()}
+    named = (*FILE_SYSTEM.values(), PLUGIN)
+    assert entries(JAR).keys() >= {f"{name.replace('.', '/')}.class" for name in named}
 
 
 def test_the_jar_is_built_from_these_sources(tmp_path: Path) -> None:

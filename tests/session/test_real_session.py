@@ -42,6 +42,47 @@ sys.stdin.read()
 """
 
 
+MEMORY = """
+import sys, time
+from pathlib import Path
+from headgate import state
+from headgate.task.session import build_session
+conf = {"spark.sql.shuffle.partitions": "1", "spark.headgate.stateMemory.intervalMs": "200"}
+backend = state.rocksdb(snapshot_after=1, maintenance_interval="100ms")
+spark = build_session("tests", master="local[1]", conf=conf, state=backend)
+rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).load().groupBy("value").count()
+query = rows.writeStream.outputMode("update").option("checkpointLocation", sys.argv[1]).format("noop").start()
+jvm = spark._jvm
+
+def field(value, kind, name):
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = jvm.java.lang.Class.forName(f"org.apache.spark.sql.execution.streaming.state.{kind}", True, loader)
+    found = kind.getDeclaredField(name)
+    found.setAccessible(True)
+    return found.get(value)
+
+def remembered():
+    provider = field(None, "StateStore$", "loadedProviders").values().head()
+    files = field(field(provider, "RocksDBStateStoreProvider", "rocksDB"), "RocksDB", "fileManager")
+    return field(files, "RocksDBFileManager", "versionToRocksDBFiles").size()
+
+def wait_for(condition):
+    while not condition():
+        assert query.exception() is None
+        time.sleep(0.01)
+
+wait_for(lambda: len(list(Path(sys.argv[1]).glob("state/0/0/*.zip"))) >= 5)
+least = 99
+def seen():
+    global least
+    least = min(least, remembered())
+    return least <= 1
+wait_for(seen)
+print("remembered", least, flush=True)
+spark.stop()
+"""
+
+
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What ``in_spark`` did. It runs once, also where several processes run the tests."""
@@ -160,6 +201,19 @@ def test_modes_are_what_hadoop_gives(report: Any) -> None:
 )
 def test_a_session_that_runs_is_not_bent(report: Any, what: str, said: str) -> None:
     assert report["refused"][what].startswith(said)
+
+
+def test_what_spark_remembers_of_snapshots_is_bounded(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": QUICK}
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stdout.split() in (["remembered", "0"], ["remembered", "1"]), done.stderr[-3000:]
 
 
 def test_a_session_of_the_users_own_is_taken_and_its_jvm_dies_with_the_process() -> None:

@@ -8,7 +8,7 @@ import pytest
 from headgate import state
 from headgate.errors import InvalidOption
 from headgate.needs import NEEDED
-from headgate.task.session import FILE_SYSTEM, JAR, PREFERRED, build_session, settings_for
+from headgate.task.session import FILE_SYSTEM, JAR, PLUGIN, PREFERRED, build_session, settings_for
 
 ROCKSDB = state.rocksdb()
 
@@ -106,6 +106,11 @@ def test_the_jar_has_the_classes_that_are_set() -> None:
     assert JAR.is_file()
     for name in FILE_SYSTEM.values():
         assert (source / name.replace(".", "/")).with_suffix(".java").is_file()
+
+
+def test_the_users_plugins_stay() -> None:
+    assert settings_for("job", conf={}, state=ROCKSDB)["spark.plugins"] == PLUGIN
+    assert settings_for("job", conf={"spark.plugins": "a.B"}, state=ROCKSDB)["spark.plugins"] == f"a.B,{PLUGIN}"
 
 
 # -- where Spark listens -----------------------------------------------------------------------------------------------
