@@ -117,8 +117,8 @@ def test_a_row_that_does_not_fit_stops_the_query_by_name_until_it_is_corrected(
 @pytest.mark.parametrize(
     ("schema", "kind", "message"),
     [
-        ("n BIGNUM", "json", "is not one"),
-        ("BIGINT", "json", "is not one"),
+        ("n BIGNUM", "json", "which Spark does not have"),
+        ("BIGINT", "json", "has no type"),
         ("n BIGINT NOT NULL", "parquet", "NOT NULL"),
         ("a STRUCT<b: INT NOT NULL>", "json", "NOT NULL"),
         ("n BIGINT", "text", "does not fit text"),
