@@ -32,6 +32,10 @@ class Chain:
     """The last id that has a record or is in the queue."""
     retry_at_ms: int | None = None
     """The first of the queue was not created, as far as we know: when to order it again."""
+    tries: int = 0
+    """So many creates of it have failed, as far as we know."""
+    failing_since_ms: int | None = None
+    """When the first of them did."""
 
 
 class Answer(Enum):
@@ -58,7 +62,8 @@ def created(chain: Chain, generation: Generation, record: CheckpointId) -> tuple
     head = chain.queue[0] if chain.queue else None
     if head is None or (head.id, head.generation) != (record, generation):
         return chain, None
-    return evolve(chain, queue=chain.queue[1:], recorded=record, retry_at_ms=None), head
+    chain = evolve(chain, queue=chain.queue[1:], recorded=record, retry_at_ms=None, tries=0, failing_since_ms=None)
+    return chain, head
 
 
 def taken(chain: Chain, record: Record) -> tuple[Chain, Answer, Record | None]:
@@ -76,12 +81,19 @@ def is_same(one: Record, other: Record) -> bool:
     return (one.id, one.generation, one.leader) == (other.id, other.generation, other.leader)
 
 
-def unclear(chain: Chain, generation: Generation, record: CheckpointId, retry_at_ms: int) -> Chain:
-    """A create failed or was never answered. It may have landed: the same record is ordered again."""
+def unclear(
+    chain: Chain, generation: Generation, record: CheckpointId, *, now_ms: int, retry_ms: int, retry_max_ms: int
+) -> Chain:
+    """A create failed or was never answered. It may have landed: the same record is ordered again, later and later.
+
+    A word that comes while the next try is waited for says nothing new.
+    """
     head = chain.queue[0] if chain.queue else None
-    if head is None or (head.id, head.generation) != (record, generation):
+    if head is None or (head.id, head.generation) != (record, generation) or chain.retry_at_ms is not None:
         return chain
-    return evolve(chain, retry_at_ms=retry_at_ms)
+    delay_ms = min(retry_max_ms, retry_ms << min(chain.tries, 30))
+    since_ms = now_ms if chain.failing_since_ms is None else chain.failing_since_ms
+    return evolve(chain, retry_at_ms=now_ms + delay_ms, tries=chain.tries + 1, failing_since_ms=since_ms)
 
 
 def fence(records: tuple[Record, ...], leader: LeaderId, base: CheckpointId | None, next_id: CheckpointId) -> Fence:

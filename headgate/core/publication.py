@@ -43,11 +43,30 @@ def record_taken(turn: Turn, fact: RecordTaken) -> None:
 
 
 def create_unclear(turn: Turn, fact: CreateUnclear) -> None:
-    """A create failed, they say. It may have landed all the same: try the same again in a moment."""
+    """A create failed, they say. It may have landed all the same: try the same again, later and later.
+
+    It is told the first time, and then each time that twice as many tries have failed.
+    """
     state = turn.state
-    if fact.leader == state.leader:
-        retry_at_ms = state.now_ms + state.settings.commit_retry_ms
-        turn.state = evolve(state, chain=chain.unclear(state.chain, fact.generation, fact.record, retry_at_ms))
+    if fact.leader != state.leader:
+        return
+    settings = state.settings
+    links = chain.unclear(
+        state.chain,
+        fact.generation,
+        fact.record,
+        now_ms=state.now_ms,
+        retry_ms=settings.commit_retry_ms,
+        retry_max_ms=settings.commit_retry_max_ms,
+    )
+    turn.state = evolve(state, chain=links)
+    if links.tries != state.chain.tries and links.tries.bit_count() == 1:
+        assert links.retry_at_ms is not None
+        assert links.failing_since_ms is not None
+        failing_s, wait_s = (state.now_ms - links.failing_since_ms) / 1000, (links.retry_at_ms - state.now_ms) / 1000
+        since = "" if links.tries == 1 else f", failing for {failing_s:.0f} s"
+        text = f"record {fact.record} is not in the storage yet{since}, next try in {wait_s:g} s: {fact.why}"
+        turn.order(Tell(Outcome.NOTICE, text, None, fact.record))
 
 
 def _recorded(turn: Turn, record: Record | None) -> None:

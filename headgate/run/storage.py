@@ -37,6 +37,7 @@ from headgate.run.loop import Note
 from headgate.run.staged import StagedFiles
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.take import Snapshots
+from headgate.store.api import Forbidden
 from headgate.store.jobstore import JobStore
 
 NEWEST = Batch(2**62)
@@ -102,9 +103,9 @@ class Storage:
                 if isinstance(record, CompletedCheckpoint):
                     extras[record.id] = extra
             held, copied = self._store.held(), self._store.copied()
-        except UserError:
-            raise
         except (HeadgateError, OSError) as error:
+            if _is_final(error):
+                raise
             self._warn(f"the chain could not be read: {error}")
             return
         self._extras = extras
@@ -112,20 +113,23 @@ class Storage:
         self._tell(ChainRead(order.leader, tuple(records), held, copied))
 
     def create_record(self, order: e.CreateRecord) -> None:
-        """Publish, fence or void. What will not be there at the next try either ends the process."""
+        """Publish, fence or void. What will not be there at the next try either ends the process.
+
+        A storage that is full, away or read-only is tried again, for as long as it takes.
+        """
         record = order.record
         begun = time.monotonic()
         try:
             extra = self._manifest(record) if isinstance(record, CompletedCheckpoint) else {}
             found = self._store.create_record(record, extra)
-        except UserError:
-            raise
-        except FileNotFoundError as error:
-            raise BadStorage(
-                f"checkpoint {record.id} names {error.filename}, which is gone: run the job again, and it goes on from "
-                "its last checkpoint"
-            ) from error
         except (HeadgateError, OSError) as error:
+            if _is_final(error):
+                raise
+            if isinstance(error, FileNotFoundError) and self._store.is_there():
+                raise BadStorage(
+                    f"checkpoint {record.id} names {error.filename}, which is gone: run the job again, and it goes on "
+                    "from its last checkpoint"
+                ) from error
             self._tell(CreateUnclear(order.leader, record.generation, record.id, str(error)))
             return
         if found is not None:
@@ -246,6 +250,11 @@ class Storage:
 
     def _warn(self, text: str) -> None:
         self._tell(Note("warning", {"text": text}))
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether a storage that is asked again would say the same."""
+    return isinstance(error, UserError) and not isinstance(error, Forbidden)
 
 
 def _generations(root: Path, kind: str) -> Iterator[tuple[str, Generation, Path]]:

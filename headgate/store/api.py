@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.access import OWNER_ONLY
-from headgate.errors import HeadgateError, InvalidOption
+from headgate.errors import BadStorage, HeadgateError, InvalidOption
 
 if TYPE_CHECKING:  # a storage on this machine needs no Spark, which takes its time to import
     from pyspark.sql import SparkSession
@@ -40,6 +40,13 @@ class Missing(HeadgateError):
 
     def __str__(self) -> str:
         return f"there is nothing at {self.where}"
+
+
+class Forbidden(BadStorage):
+    """The storage lets nobody read or write. At the start only the user can put that right.
+
+    Under a job that runs it may pass, as when a file system is read-only for a moment, and is tried again.
+    """
 
 
 class Store(Protocol):

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
-from headgate.store.api import TEMPORARY, Entry, Missing, check_path
+from headgate.store.api import TEMPORARY, Entry, Forbidden, Missing, check_path
 from headgate.store.local import publish, publish_if_absent, reporting, temporary
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
@@ -277,7 +277,7 @@ def _told(error: Exception, where: str) -> HeadgateError:
     """Say in one line what Java says in many."""
     name, why = _described(error)
     if name in _FORBIDDEN:
-        return BadStorage(f"{where} cannot be used: {why}; give this user the right to read and write there")
+        return Forbidden(f"{where} cannot be used: {why}; give this user the right to read and write there")
     if name in _IN_THE_WAY:
         return BadStorage(f"{where} cannot be used: a file is where a folder should be, or the other way round ({why})")
     return ExternalError(f"{where} could not be reached: {name}: {why}")

@@ -26,7 +26,7 @@ from typing import Any, Self
 from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import CheckpointId
 from headgate.core.records import Record
-from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
 from headgate.store import codec
 from headgate.store.api import Missing, Store
 from headgate.store.folder import Folder
@@ -72,6 +72,12 @@ class JobStore(Folder):
             there = ", ".join(jobs(store)) or "none"
             raise BadStorage(f"there is no job {job!r} in {store.uri}: its jobs are {there}")
         return found
+
+    def is_there(self) -> bool:
+        """Whether the folder of the job can be reached, and is the job's."""
+        with contextlib.suppress(HeadgateError):
+            return self._claimed()
+        return False
 
     # -- the chain -------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from headgate.access import OWNER_ONLY
 from headgate.errors import BadStorage, ExternalError, HeadgateError
-from headgate.store.api import TEMPORARY, Entry, Missing, check_path
+from headgate.store.api import TEMPORARY, Entry, Forbidden, Missing, check_path
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
@@ -197,7 +197,7 @@ def reporting(where: Path | str) -> Iterator[None]:
 def _told(error: OSError, where: Path | str) -> HeadgateError:
     why = (error.strerror or str(error)).lower()
     if error.errno in _FORBIDDEN:
-        return BadStorage(f"{where} cannot be used: {why}; give this user the right to read and write there")
+        return Forbidden(f"{where} cannot be used: {why}; give this user the right to read and write there")
     if error.errno in _IN_THE_WAY:
         return BadStorage(f"{where} cannot be used: a file is where a folder should be, or the other way round ({why})")
     if error.errno in _FULL:

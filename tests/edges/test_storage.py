@@ -1,5 +1,7 @@
 """Orders about the storage: the chain, publication, holds, sweeps."""
 
+import errno
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -23,6 +25,7 @@ from headgate.errors import BadStorage, ExternalError
 from headgate.run.loop import Note
 from headgate.run.storage import NEWEST
 from headgate.snapshot.files import check, tables_of
+from headgate.store import local
 from headgate.store.jobstore import JobStore
 from tests.edges.spark_files import put, rocksdb, uid
 from tests.edges.stores import FIRST, ONE, SECOND, TWO, UP, US, Heard, completed, open_job, segment
@@ -121,6 +124,43 @@ def test_a_storage_that_is_away_is_asked_again_and_ends_nothing(away: Heard) -> 
     assert len(away.warnings()) == 2
     away.storage.create_record(CreateRecord(US, Void(CheckpointId(1), FIRST, US)))
     assert isinstance(away.last(), CreateUnclear)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_storage_that_is_read_only_or_full_for_a_while_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    heard = Heard(open_job(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "_write", refuse)
+        heard.storage.create_record(CreateRecord(US, FENCE))
+        told = heard.last()
+        assert isinstance(told, CreateUnclear)
+        assert "chain/0000000000.json" in told.why
+        assert os.strerror(number).lower() in told.why
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "_scan", refuse)
+        heard.storage.read_chain(ReadChain(US))
+        assert "the chain could not be read" in heard.warnings()[-1]
+    heard.storage.create_record(CreateRecord(US, FENCE))
+    assert heard.last() == RecordCreated(US, FIRST, CheckpointId(0))
+
+
+def test_files_that_went_with_the_whole_storage_are_waited_for(tmp_path: Path) -> None:
+    heard = Heard(open_job(tmp_path / "mounted"))
+    put(heard.root / "tasks/up/g1/metadata")
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    order = CreateRecord(US, completed(1, files={UP: ("tasks/up/g1/metadata",)}))
+    heard.storage.create_record(order)
+    assert isinstance(heard.last(), CreateUnclear)
+    assert not (tmp_path / "mounted").exists(), "nothing is written where the storage should be"
+    (tmp_path / "away").rename(tmp_path / "mounted")
+    heard.storage.create_record(order)
+    assert heard.last() == RecordCreated(US, FIRST, CheckpointId(1))
 
 
 def test_files_stay_when_their_records_could_not_be_deleted(away: Heard, tmp_path: Path) -> None:

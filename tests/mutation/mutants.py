@@ -102,17 +102,17 @@ MUTANTS = (
     Mutant(
         "a failed store write is trusted: the checkpoint is taken as published",
         "publication.py",
-        "        retry_at_ms = state.now_ms + state.settings.commit_retry_ms\n",
-        "        links, record = chain.created(state.chain, fact.generation, fact.record)\n"
-        "        turn.state = evolve(state, chain=links)\n"
-        "        _recorded(turn, record)\n"
-        "        return\n"
-        "        retry_at_ms = state.now_ms + state.settings.commit_retry_ms\n",
+        "    links = chain.unclear(\n",
+        "    links, record = chain.created(state.chain, fact.generation, fact.record)\n"
+        "    turn.state = evolve(state, chain=links)\n"
+        "    _recorded(turn, record)\n"
+        "    return\n"
+        "    links = chain.unclear(\n",
     ),
     Mutant(
         "a failed store write is believed not to have landed: the checkpoint is forgotten",
         "chain.py",
-        "    return evolve(chain, retry_at_ms=retry_at_ms)\n",
+        "    return evolve(chain, retry_at_ms=now_ms + delay_ms, tries=chain.tries + 1, failing_since_ms=since_ms)\n",
         "    return evolve(chain, queue=chain.queue[1:], recorded=record)\n",
     ),
     Mutant(

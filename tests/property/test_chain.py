@@ -68,7 +68,7 @@ class Publisher:
                 self.deposed |= meaning is Answer.FOREIGN
                 assert meaning is not Answer.FOREIGN or record.leader == BOB
             case _:
-                self.links = chain.unclear(before, record.generation, record.id, 99)
+                self.links = chain.unclear(before, record.generation, record.id, now_ms=0, retry_ms=1, retry_max_ms=9)
         if ours is None:
             assert (self.links.queue, self.links.recorded) == (before.queue, before.recorded)
         else:

@@ -1,5 +1,7 @@
 """When the core wants to hear the clock, and what it does then."""
 
+from itertools import pairwise
+
 from headgate.core import effects as o, events as e
 from headgate.core.ids import CheckpointId, Generation, TaskId
 from headgate.core.restart import FailureClass, FixedDelay
@@ -121,6 +123,30 @@ def test_a_create_that_was_unclear_and_a_commit_that_failed_have_theirs() -> Non
     assert len(only(o.CommitTransaction, core.tell(e.Ticked(40)))) == 1
     core.tell(core.visible(1))
     assert next_deadline(core.state) == FAR
+
+
+def test_a_storage_that_stays_away_is_asked_later_and_later_and_told_of_now_and_then() -> None:
+    core = running(GRAPH, commit_retry_ms=100, commit_retry_max_ms=10_000)
+    core.tell(core.committed("a", 0), core.committed("b", 0, 0))
+    core.ask()
+    core.make_ready(1)
+    told, tries = [], []
+    for _ in range(20):
+        given = core.tell(e.CreateUnclear(ME, Generation(1), CheckpointId(1), "no space left"))
+        told += [one.text for one in only(o.Tell, given)]
+        at = core.state.chain.retry_at_ms
+        assert at is not None
+        assert only(o.CreateRecord, core.tell(e.Ticked(at - 1))) == []
+        tries += [at for _ in only(o.CreateRecord, core.tell(e.Ticked(at)))]
+    assert tries[:4] == [100, 300, 700, 1_500]
+    assert {later - before for before, later in pairwise(tries[8:])} == {10_000}
+    assert told == [
+        "record 1 is not in the storage yet, next try in 0.1 s: no space left",
+        "record 1 is not in the storage yet, failing for 0 s, next try in 0.2 s: no space left",
+        "record 1 is not in the storage yet, failing for 1 s, next try in 0.8 s: no space left",
+        "record 1 is not in the storage yet, failing for 13 s, next try in 10 s: no space left",
+        "record 1 is not in the storage yet, failing for 93 s, next try in 10 s: no space left",
+    ]
 
 
 def test_while_a_create_or_a_commit_waits_it_is_not_given_again_with_the_rest() -> None:

@@ -100,7 +100,7 @@ def test_a_fence_that_is_there_from_an_earlier_try_opens_the_generation() -> Non
     core.lead()
     core.read()
     given = core.tell(e.CreateUnclear(ME, Generation(1), CheckpointId(0)), e.Ticked(100))
-    assert [type(one) for one in given] == [o.CreateRecord]
+    assert [type(one) for one in given] == [o.Tell, o.CreateRecord]
     core.store[0] = core.state.chain.queue[0]
     assert core.tell(e.RecordTaken(ME, core.store[0])) == [o.ReadChain(ME)]
     core.read()

@@ -2,6 +2,7 @@ import pytest
 
 from headgate.core import chain
 from headgate.core.chain import IDS_AHEAD_MAX, Answer, Chain
+from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation
 from headgate.core.records import CommitPermit, Fence, Record
 from tests.helpers import ALICE, BOB, completed, fence, ids, line, void
@@ -25,6 +26,10 @@ def test_the_first_record_is_ordered_at_once_and_the_next_ones_wait() -> None:
     assert (ids(two.queue), two.last) == ([1, 2, 3], 3)
 
 
+def unclear(links: Chain, generation: Generation = FIRST, number: int = 1, now_ms: int = 50) -> Chain:
+    return chain.unclear(links, generation, CheckpointId(number), now_ms=now_ms, retry_ms=10, retry_max_ms=100)
+
+
 def test_to_append_nothing_changes_nothing() -> None:
     links = queued(void(1))
     assert chain.enqueue(links, ()) == (links, None)
@@ -32,10 +37,11 @@ def test_to_append_nothing_changes_nothing() -> None:
 
 
 def test_a_created_record_leaves_the_queue_and_settles_its_id() -> None:
-    links = chain.unclear(queued(void(1), void(2)), FIRST, CheckpointId(1), 99)
+    links = unclear(queued(void(1), void(2)))
     after, record = chain.created(links, FIRST, CheckpointId(1))
     assert record == void(1)
-    assert (after.recorded, ids(after.queue), after.last, after.retry_at_ms) == (1, [2], 2, None)
+    assert (after.recorded, ids(after.queue), after.last) == (1, [2], 2)
+    assert (after.retry_at_ms, after.tries, after.failing_since_ms) == (None, 0, None)
 
 
 @pytest.mark.parametrize(("generation", "number"), [(1, 2), (1, 0), (2, 1)])
@@ -43,20 +49,31 @@ def test_a_stale_answer_changes_nothing(generation: int, number: int) -> None:
     links = queued(void(1), void(2))
     about = Generation(generation), CheckpointId(number)
     assert chain.created(links, *about) == (links, None)
-    assert chain.unclear(links, *about, 99) == links
+    assert unclear(links, *about) == links
 
 
 def test_an_answer_to_an_empty_queue_changes_nothing() -> None:
     links = Chain(recorded=CheckpointId(1), last=CheckpointId(1))
     assert chain.created(links, FIRST, CheckpointId(1)) == (links, None)
-    assert chain.unclear(links, FIRST, CheckpointId(1), 99) == links
+    assert unclear(links) == links
     assert chain.taken(links, void(1)) == (links, Answer.STALE, None)
+
+
+def test_tries_come_later_and_later_up_to_a_limit_and_a_late_word_changes_nothing() -> None:
+    links, waits = queued(void(1)), []
+    for number in range(6):
+        links = unclear(links, now_ms=1_000 * number)
+        assert unclear(links, now_ms=1_000 * number + 1) == links, "the next try is waited for already"
+        waits.append((links.retry_at_ms or 0) - 1_000 * number)
+        links = evolve(links, retry_at_ms=None)  # As the core does when it orders the record again.
+    assert waits == [10, 20, 40, 80, 100, 100]
+    assert (links.tries, links.failing_since_ms) == (6, 0)
 
 
 def test_an_unclear_create_is_to_be_ordered_again_and_stays_in_the_queue() -> None:
     links = queued(void(1), void(2))
-    after = chain.unclear(links, FIRST, CheckpointId(1), 99)
-    assert after.retry_at_ms == 99
+    after = unclear(links)
+    assert (after.retry_at_ms, after.tries, after.failing_since_ms) == (50 + 10, 1, 50)
     assert (after.recorded, after.queue, after.last) == (links.recorded, links.queue, links.last)
 
 
