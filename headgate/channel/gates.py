@@ -13,9 +13,11 @@ import os
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headgate.channel import accepting
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, TaskId
 
 Reader = tuple[Generation, TaskId]
@@ -26,8 +28,9 @@ TEMP_MAX = 70
 class Gates:
     """The gates of one process, and the server that its planners ask."""
 
-    def __init__(self) -> None:
-        """Listen on a socket in a directory of its own."""
+    def __init__(self, warn: Callable[[str], None] = lambda _: None) -> None:
+        """Listen on a socket in a directory of its own. ``warn`` hears why nobody can be answered for a while."""
+        self._warn = warn
         self._through: dict[tuple[Generation, ChannelId], Batch] = {}
         self._revision: dict[Reader, int] = {}
         self._released: set[Reader] = set()
@@ -70,10 +73,8 @@ class Gates:
         self._directory.cleanup()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        for connection in accepting.accept(self._listener, self._warn):
+            accepting.start(threading.Thread(target=self._serve, args=(connection,), daemon=True), connection)
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rw", encoding="utf-8") as lines:

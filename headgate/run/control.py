@@ -25,10 +25,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from headgate.channel import accepting
 from headgate.core.effects import Outcome, Tell
 from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, SavepointAsked, UserFact
 from headgate.core.ids import CheckpointId, LeaderId, RequestId, SinkId
-from headgate.errors import ExternalError, UserError
+from headgate.errors import ExternalError, HeadgateError, UserError
 from headgate.store.jobstore import JobStore
 
 HOST = "127.0.0.1"
@@ -99,9 +100,15 @@ class ControlServer:
     """Takes requests for one job. ``state_of`` gives its status, ``submit`` hands a fact to the core."""
 
     def __init__(
-        self, state_of: Callable[[], Mapping[str, Any]], submit: Callable[[Event], None], job: str, leader: LeaderId
+        self,
+        state_of: Callable[[], Mapping[str, Any]],
+        submit: Callable[[Event], None],
+        job: str,
+        leader: LeaderId,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Nobody can reach it yet."""
+        """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while."""
+        self._warn = warn
         self._state_of = state_of
         self._submit = submit
         self._about = {"job": job, "leader": leader, "pid": os.getpid()}
@@ -155,6 +162,11 @@ class ControlServer:
         deadline = time.monotonic() + CLOSE_S
         for handler in handlers:
             handler.join(max(0.0, deadline - time.monotonic()))
+        # Where the storage is away, the next process finds that nobody answers there.
+        with contextlib.suppress(HeadgateError, OSError):
+            self._clear()
+
+    def _clear(self) -> None:
         if self._store is not None:
             there = self._store.read_control()
             if there is not None and there.get("token") == self._token:  # Not the address of who leads by now.
@@ -163,19 +175,17 @@ class ControlServer:
     # -- one connection ------------------------------------------------------------------------------------------------
 
     def _listen(self, listening: socket.socket) -> None:
-        while not self._ending.is_set():
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
+        for connection in accepting.accept(listening, self._warn):
             handler = threading.Thread(target=self._serve, args=(connection,), name="headgate-request", daemon=True)
             with self._lock:
                 self._handlers = [other for other in self._handlers if other.is_alive()]
                 if len(self._strangers) >= STRANGERS_MAX:
                     self._turn_away(next(iter(self._strangers)))
                 self._strangers[connection] = None
-                self._handlers.append(handler)
-                handler.start()
+                if accepting.start(handler, connection):
+                    self._handlers.append(handler)
+                else:
+                    del self._strangers[connection]
 
     def _turn_away(self, stranger: socket.socket) -> None:
         """Close a connection whose request has not come yet. Its thread finds that nobody is there."""

@@ -15,7 +15,7 @@ import pytest
 from headgate.core import events as e
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
-from headgate.errors import ExternalError
+from headgate.errors import BadStorage, ExternalError
 from headgate.run import control
 from headgate.run.control import ControlClient, NotRunning, Reply
 from headgate.store.api import open_store
@@ -41,6 +41,18 @@ def user() -> Iterator[ThreadPoolExecutor]:
     """Somebody who asks while the test goes on."""
     with ThreadPoolExecutor(2) as pool:
         yield pool
+
+
+def test_a_storage_that_is_away_at_the_end_hides_nothing(
+    job: Job, store: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BadStorage("control.json cannot be used: read-only file system")
+
+    monkeypatch.setattr(store, "clear_control", refuse)
+    job.server.close()  # Else its error would stand in place of the one that ends the job.
+    monkeypatch.undo()
+    assert ControlClient(store).ping() is None, "nobody answers at what is left"
 
 
 def test_a_running_job_says_who_it_is_and_how_it_does(job: Job, store: JobStore) -> None:
