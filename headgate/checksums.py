@@ -40,13 +40,17 @@ class FileFacts:
         return FileFacts(int(value[0]), int(value[1]))
 
 
-def measure(path: Path, *, flush: bool = False) -> FileFacts:
-    """Read a file and tell its facts. ``flush``: have the file system write it to the disk as well."""
+def measure(path: Path, *, flush: bool = False, read: Callable[[int], None] = lambda _: None) -> FileFacts:
+    """Read a file and tell its facts. ``flush``: have the file system write it to the disk as well.
+
+    ``read`` hears of every piece how long it was.
+    """
     size = checksum = 0
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(READ_BYTES):
             checksum = zlib.crc32(chunk, checksum)
             size += len(chunk)
+            read(len(chunk))
         if flush:
             os.fsync(file.fileno())
     return FileFacts(size, checksum)

@@ -17,8 +17,12 @@ given, and nothing was touched; 3 another process leads the job now; 130 and 143
 Not here: anything that a web page would want to do or show as well.
 """
 
+import os
+import sys
+
 from headgate.cli import ask, audit, demo, run, show, sim
 from headgate.cli.app import app
+from headgate.run import telling
 
 __all__ = ["app", "main"]
 
@@ -28,4 +32,14 @@ for group in (run, show, ask, audit, demo, sim):
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        if telling.is_stuck():  # Whoever reads our output does not: nothing more can be said, and Python would wait.
+            sys.stderr.flush()
+            os._exit(ended.code if isinstance(ended.code, int) else 1)
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # They have gone, and may: let Python not find out again when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise

@@ -67,6 +67,14 @@ def run(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
     ] = None,
     storage: StorageOption = None,
+    verify: Annotated[
+        str,
+        typer.Option(
+            metavar="full|size|none",
+            help="How to check the files of a checkpoint in a local storage first: read them all, look at their sizes, "
+            "or not at all.",
+        ),
+    ] = "full",
     verbose: VerboseOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
@@ -97,12 +105,13 @@ def run(
         master=master,
         conf=settings,
         storage=storage,
+        verify=verify,
     )
     interruption = Interruption()
     with run_log(described.name, verbose=verbose) as log:
         try:
             with watcher(as_json=as_json) as show:
-                result = start.run_job(described, wishes, interruption.guard(show))
+                result = start.run_job(described, wishes, show)
         except KeyboardInterrupt:
             say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
             raise typer.Exit(128 + interruption.number) from None
@@ -128,16 +137,6 @@ class Interruption:
         """From now on."""
         self.number = int(signal.SIGINT)
         self._arm()
-
-    def guard(self, show: OnEvent) -> OnEvent:
-        """Pass events on. Spark sets a handler of its own when it starts, so ours is set again with a generation."""
-
-        def on_event(line: dict[str, Any]) -> None:
-            if line["event"] == "generation":
-                self._arm()
-            show(line)
-
-        return on_event
 
     def _arm(self) -> None:
         for number in SIGNALS:

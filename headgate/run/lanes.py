@@ -18,21 +18,31 @@ class Lanes:
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         """No lane yet."""
         self._failed = failed
-        self._queues: dict[str, queue.SimpleQueue[Job | None]] = {}
+        self._queues: dict[str, queue.SimpleQueue[tuple[str, Job] | None]] = {}
         self._waiting: set[tuple[str, Hashable]] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._busy: dict[str, tuple[str, float, int]] = {}
+
+    def busy(self) -> dict[str, tuple[str, float, int]]:
+        """What is being done on each lane: its name, since when, and on which thread."""
+        return dict(self._busy)
 
     def put(self, lane: str, job: Callable[..., Any], *arguments: Any) -> None:
         """Do this on a lane, after all that was put there before."""
+        self._put(lane, getattr(job, "__name__", "work"), lambda: job(*arguments))
+
+    def _put(self, lane: str, name: str, job: Job) -> None:
         with self._lock:
             waiting = self._queues.get(lane)
             if waiting is None:
                 waiting = self._queues[lane] = queue.SimpleQueue()
-                thread = threading.Thread(target=self._serve, args=(waiting,), name=f"headgate-{lane}", daemon=True)
+                thread = threading.Thread(
+                    target=self._serve, args=(lane, waiting), name=f"headgate-{lane}", daemon=True
+                )
                 self._threads.append(thread)
                 thread.start()
-        waiting.put(lambda: job(*arguments))
+        waiting.put((name, job))
 
     def put_once(self, lane: str, job: Callable[..., Any], argument: Hashable) -> None:
         """The same, unless just this waits there already: orders that are given again do not pile up."""
@@ -40,7 +50,7 @@ class Lanes:
             if (lane, argument) in self._waiting:
                 return
             self._waiting.add((lane, argument))
-        self.put(lane, self._begin, lane, job, argument)
+        self._put(lane, getattr(job, "__name__", "work"), lambda: self._begin(lane, job, argument))
 
     def _begin(self, lane: str, job: Callable[..., Any], argument: Hashable) -> None:
         with self._lock:
@@ -56,9 +66,13 @@ class Lanes:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _serve(self, waiting: "queue.SimpleQueue[Job | None]") -> None:
-        while (job := waiting.get()) is not None:
+    def _serve(self, lane: str, waiting: "queue.SimpleQueue[tuple[str, Job] | None]") -> None:
+        while (given := waiting.get()) is not None:
+            name, job = given
+            self._busy[lane] = (name.strip("_").replace("_", " "), time.monotonic(), threading.get_ident())
             try:
                 job()
             except BaseException as error:  # noqa: BLE001 - handed to the loop, which ends the process
                 self._failed(error)
+            finally:
+                del self._busy[lane]

@@ -4,9 +4,13 @@ One rule: nothing in the storage changes before all of it is clear. Then a savep
 fence first, and then it is published as any checkpoint. It is the newest record of the chain, or was never there.
 """
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from headgate.core import recovery
 from headgate.core.errors import NotRestorable
@@ -16,10 +20,15 @@ from headgate.core.records import CompletedCheckpoint, Record, Restore
 from headgate.errors import BadStorage, InvalidJob, InvalidOption
 from headgate.run import savepoints
 from headgate.run.control import ControlClient
-from headgate.snapshot.files import check, tables_of
+from headgate.snapshot.files import Reading, check, tables_of
 from headgate.store.jobstore import JobStore
 
 SHOWN_MAX = 3
+VERIFY = ("full", "size", "none")
+"""How the files of the checkpoint are looked at before the job begins: by content, by size, or not at all."""
+SHOW_FIRST_S = 2.0
+SHOW_AGAIN_S = 5.0
+"""A check that takes longer is shown, and again so often."""
 
 
 class Wishes(Protocol):
@@ -37,6 +46,8 @@ class Wishes(Protocol):
     def abandon_commits(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def renamed(self) -> tuple[tuple[str, str], ...]: ...  # noqa: D102
+    @property
+    def verify(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -45,28 +56,94 @@ class Beginning:
 
     restore: Restore
     brought: savepoints.Brought | None = None
+    base: CompletedCheckpoint | None = None
+    """The checkpoint of its own."""
 
 
 def choose(store: JobStore, wishes: Wishes) -> Beginning:
-    """Where the job begins, once it is clear that it can. Nothing is written."""
+    """Where the job begins, as far as can be said without reading all files. Nothing is written."""
+    if wishes.verify not in VERIFY:
+        raise InvalidOption(f"verify={wishes.verify!r}: give one of {', '.join(VERIFY)}")
     refuse_second(store, takeover=wishes.takeover)
     found = _wanted(store, wishes.restore_from)
     brought, wanted = (found, None) if isinstance(found, savepoints.Brought) else (None, found)
     records = store.read_chain()
+    base = None
     if brought is None:
         base = recovery.choose(records, wanted)
-        if base is not None:
-            base = _whole(store, records, base, fallback=wishes.fallback)
-            wanted = base.id if base.id != recovery.latest(records) else wanted
-    restore = Restore(
+        if base is not None and wishes.verify != "none" and _wrong(store, base, None):
+            base = _whole(store, records, base, wishes, Reading())
+    restore = _restore(records, base, wanted, wishes)
+    _refuse_needless(records, restore)
+    return Beginning(restore, brought, base)
+
+
+@contextlib.contextmanager
+def confirming(
+    store: JobStore, wishes: Wishes, beginning: Beginning, show: Callable[[dict[str, Any]], None]
+) -> Iterator["Future[Beginning]"]:
+    """Read all files of the checkpoint beside whatever else is done meanwhile, and say how far that has come.
+
+    The future has where the job begins, once it is clear that it can.
+    """
+    reading = Reading()
+    over = threading.Event()
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="headgate-confirm") as pool:
+        try:
+            done = pool.submit(_confirm, store, wishes, beginning, reading)
+            done.add_done_callback(lambda _: over.set())
+            pool.submit(_show, store, beginning, reading, over, show)
+            yield done
+        finally:
+            over.set()
+            reading.give_up()  # Nobody waits for it when something else has ended the start.
+
+
+def _confirm(store: JobStore, wishes: Wishes, beginning: Beginning, reading: Reading) -> Beginning:
+    while (chosen := beginning.base) is not None and wishes.verify == "full" and store.local_root is not None:
+        records = store.read_chain()
+        try:
+            base = _whole(store, records, chosen, wishes, reading)
+        except BadStorage:
+            # Whoever still leads goes on, and deletes what it no longer needs: then its newest checkpoint counts.
+            newest = recovery.choose(store.read_chain(), beginning.restore.checkpoint)
+            if newest is None or newest.id == chosen.id:
+                raise
+            beginning = choose(store, wishes)
+            continue
+        if base.id == chosen.id:
+            return beginning
+        return Beginning(_restore(records, base, beginning.restore.checkpoint, wishes), None, base)
+    return beginning
+
+
+def _show(
+    store: JobStore,
+    beginning: Beginning,
+    reading: Reading,
+    over: threading.Event,
+    show: Callable[[dict[str, Any]], None],
+) -> None:
+    if beginning.base is None or over.wait(SHOW_FIRST_S):
+        return
+    of = sum(facts.size for facts in tables_of([store.read_record(beginning.base.id)[1]]).values())
+    while not over.is_set():
+        show({"event": "checking", "checkpoint": beginning.base.id, "bytes": reading.bytes, "of_bytes": of})
+        over.wait(SHOW_AGAIN_S)
+
+
+def _restore(
+    records: tuple[Record, ...], base: CompletedCheckpoint | None, wanted: CheckpointId | None, wishes: Wishes
+) -> Restore:
+    if base is not None and base.id != recovery.latest(records):
+        wanted = base.id
+    return Restore(
         again=True,
         checkpoint=wanted,
         renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in wishes.renamed),
         allow_non_restored=wishes.allow_non_restored_state,
         abandon=tuple(SinkId(sink) for sink in wishes.abandon_commits),
     )
-    _refuse_needless(records, restore)
-    return Beginning(restore, brought)
 
 
 def settle(store: JobStore, graph: Graph, beginning: Beginning) -> Restore:
@@ -115,15 +192,16 @@ def _wanted(store: JobStore, text: str | None) -> savepoints.Brought | Checkpoin
 
 
 def _whole(
-    store: JobStore, records: tuple[Record, ...], base: CompletedCheckpoint, *, fallback: bool
+    store: JobStore, records: tuple[Record, ...], base: CompletedCheckpoint, wishes: Wishes, reading: Reading
 ) -> CompletedCheckpoint:
     """The checkpoint, if all its files are whole; with ``fallback``, else the newest one before it that is."""
-    wrong = _wrong(store, base)
+    content = reading if wishes.verify == "full" else None
+    wrong = _wrong(store, base, content)
     if not wrong:
         return base
     older = [r for r in reversed(records) if isinstance(r, CompletedCheckpoint) and r.id < base.id]
-    good = next((each for each in older if not _wrong(store, each)), None)
-    if good is not None and fallback:
+    good = next((each for each in older if not _wrong(store, each, content)), None)
+    if good is not None and wishes.fallback:
         return good
     shown = "; ".join(wrong[:SHOWN_MAX]) + (f"; and {len(wrong) - SHOWN_MAX} more" if len(wrong) > SHOWN_MAX else "")
     offer = (
@@ -134,11 +212,12 @@ def _whole(
     raise BadStorage(f"checkpoint {base.id} cannot be restored: {shown}. {offer}")
 
 
-def _wrong(store: JobStore, checkpoint: CompletedCheckpoint) -> list[str]:
+def _wrong(store: JobStore, checkpoint: CompletedCheckpoint, reading: Reading | None) -> list[str]:
+    """What is wrong with a checkpoint's files: by their sizes, and with ``reading`` by what is in them."""
     _, extra = store.read_record(checkpoint.id)
     table = tables_of([extra])
     if store.local_root is not None:
-        return check(store.local_root, table)
+        return check(store.local_root, table, whole=reading is not None, reading=reading)
     sizes = {entry.path: entry.size for entry in store.list()}
     return [
         f"{store.uri}/{name} is gone or cut short" for name, facts in table.items() if sizes.get(name) != facts.size

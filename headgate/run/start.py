@@ -9,6 +9,7 @@ import re
 import runpy
 import sys
 import threading
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,15 +42,18 @@ from headgate.run.control import ControlServer
 from headgate.run.lanes import Lanes
 from headgate.run.loop import Broken, Loop, Note
 from headgate.run.perform import Performer
+from headgate.run.stalls import Stalls
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
+from headgate.run.telling import Teller
 from headgate.sink.api import SinkContext, TwoPhaseSink
 from headgate.snapshot.take import Snapshots
 from headgate.source.api import Source
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from headgate.store.local import reporting
-from headgate.task import partitions, session
+from headgate.task import alive, partitions, session
+from headgate.task.alive import Alive
 from headgate.task.logs import logger
 from headgate.view.advice import Advice
 from headgate.view.job import INTERRUPTED
@@ -73,6 +77,8 @@ class Options:
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     storage: str | os.PathLike[str] | None = None
+    verify: str = "full"
+    """How the files of the checkpoint in a local storage are checked first: ``full`` reads them, ``size``, ``none``."""
 
 
 @dataclass(frozen=True)
@@ -140,22 +146,25 @@ def plan_job(job: Job, spark: SparkSession) -> tuple[Plan, dict[str, Analysis]]:
 
 @contextlib.contextmanager
 def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> Iterator[SparkSession]:
-    """The Spark session for a job: the user's own if there is one, else one that ends with the job."""
+    """The Spark session for a job: the user's own if there is one, which stays, else one that ends with the job."""
     parts = [node.what for node in job.freeze() if isinstance(node.what, Source | TwoPhaseSink)]
-    made = session.build_session(
+    with session.session_for(
         job.name,
         master=options.master or job.master,
         conf={**job.spark_conf, **options.conf},
         existing=spark,
         state=job.state or backends.rocksdb(),
         packages=dict.fromkeys(package for part in parts for package in part.packages),
-    )
-    try:
-        yield made
-    finally:
-        if spark is None:
-            with contextlib.suppress(Exception):  # It may be dead, which is why we are here.
-                made.stop()
+    ) as made:
+        try:
+            yield made
+        except HeadgateError:
+            raise
+        except Exception as error:
+            why = alive.why_gone(made)
+            if why is None:
+                raise
+            raise ExternalError(why) from error  # Whatever it says, it says no more than that.
 
 
 def run_job(
@@ -166,9 +175,17 @@ def run_job(
 ) -> Result:
     """Run a job to its end. Returns how it ended; raises a ``HeadgateError`` if it could not begin.
 
-    Of a job that failed, ``Result.failure`` says why.
+    Of a job that failed, ``Result.failure`` says why. ``on_event`` is called on a thread of its own, and one that does
+    not return holds up nobody.
     """
-    options = options or Options()
+    teller = Teller(on_event)
+    try:
+        return _begin(job, options or Options(), teller, spark)
+    finally:
+        teller.close()
+
+
+def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | None) -> Result:
     nodes = job.freeze()
     _refuse_unfit(job, nodes)
     for node in nodes:
@@ -180,11 +197,16 @@ def run_job(
     if "://" in uri and not uri.startswith("file:"):
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
-            return _run(job, on_event, made, store, preflight.choose(store, options))
+            beginning = preflight.choose(store, options)
+            return _run(job, teller, made, store, lambda: beginning)
     store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
     beginning = preflight.choose(store, options)
-    with spark_for(job, options, spark) as made:
-        return _run(job, on_event, made, store, beginning)
+
+    def show(line: dict[str, Any]) -> None:
+        teller.put({"at": time.time_ns() // 1_000_000, **line})
+
+    with preflight.confirming(store, options, beginning, show) as confirmed, spark_for(job, options, spark) as made:
+        return _run(job, teller, made, store, confirmed.result)
 
 
 def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
@@ -207,12 +229,13 @@ def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
 
 def _run(
     job: Job,
-    on_event: Callable[[dict[str, Any]], None],
+    teller: Teller,
     spark: SparkSession,
     store: JobStore,
-    beginning: preflight.Beginning,
+    confirmed: Callable[[], preflight.Beginning],
 ) -> Result:
     planned, known = plan_job(job, spark)
+    beginning = confirmed()
     sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
     mode = MODES[job.checkpoint.access]
     staged = _make_working_directory(_working_root(job, store), mode) / "staged"
@@ -222,7 +245,7 @@ def _run(
         for uid, sink in sinks.items():
             sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms, mode))
         restore = preflight.settle(store, planned.graph(), beginning)
-        return Running(job, on_event, spark, store, planned, known).lead(restore)
+        return Running(job, teller, spark, store, planned, known).lead(restore)
     finally:
         for sink in sinks.values():
             sink.close()
@@ -234,14 +257,14 @@ class Running:
     def __init__(
         self,
         job: Job,
-        on_event: Callable[[dict[str, Any]], None],
+        teller: Teller,
         spark: SparkSession,
         store: JobStore,
         planned: Plan,
         known: Mapping[str, Analysis],
     ) -> None:
         """Nothing runs yet."""
-        self._on_event = on_event
+        self._teller = teller
         self._spark = spark
         self._store = store
         self._leader = LeaderId(f"{os.getpid()}-{uuid.uuid4().hex[:12]}")
@@ -252,9 +275,10 @@ class Running:
         self._stepped = threading.Condition()
         self._recorder = Recorder(job.name, store.read_history())
         self._advice = Advice(settings.interval_ms)
-        self._gates = Gates()
         self._loop = Loop(graph, settings, self._perform, self._watch)
+        self._gates = Gates(self._warn)
         self._lanes = Lanes(lambda error: self._loop.tell(Broken(error)))
+        self._alive = Alive(spark, lambda error: self._loop.tell(Broken(error)))
         snapshots = Snapshots(root, None if root == store.local_root else store.copy_in)
         storage = Storage(store, root, snapshots, self._loop.tell, self._wait_committed)
         self._tasks = Tasks(
@@ -269,6 +293,7 @@ class Running:
             storage=storage,
             snapshots=snapshots,
             tell=self._loop.tell,
+            alive=self._alive.check,
             batch_interval_ms=job.batch_interval_ms,
         )
         self._control = ControlServer(
@@ -276,6 +301,7 @@ class Running:
             self._loop.tell,
             job.name,
             self._leader,
+            self._warn,
         )
         self._performer = Performer(
             job=job.name,
@@ -289,17 +315,27 @@ class Running:
             tell=self._loop.tell,
             answer=self._control.answer,
         )
+        self._stalls = Stalls(
+            tell=self._loop.tell,
+            silent_s=lambda: self._alive.silent_s,
+            queries=self._tasks.queries,
+            lanes=self._lanes.busy,
+            clock_went_back=lambda task, query: self._lanes.put(f"task-{task}", self._tasks.relaunch, query),
+        )
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
         self._stateful = any(task.stateful for task in planned.tasks)
         self._text = ""
         self._failed: dict[str, Any] | None = None
         """The last failure that no restart has answered."""
+        self._gap = False
 
     def lead(self, restore: Restore) -> Result:
         """Run the job until it is over, or until somebody else leads."""
         self._control.open(self._store)
-        _watch_jvm(self._spark, lambda error: self._loop.tell(Broken(error)))
+        self._alive.watch()
+        self._stalls.watch()
+        self._teller.when_failed(lambda error: self._loop.tell(Broken(error)))
         self._loop.tell(self._guarantee)
         interrupted = False
         try:
@@ -308,6 +344,8 @@ class Running:
             interrupted = True
             raise
         finally:
+            self._alive.close()
+            self._stalls.close()
             self._control.close()
             self._tasks.interrupt_all()
             self._lanes.close(CLOSE_S)
@@ -356,7 +394,10 @@ class Running:
             self._lanes.put("history", self._append_history, stored)
         for line in lines:
             self._remember(line)
-            self._on_event(line)
+            self._teller.put(line)
+
+    def _warn(self, text: str) -> None:
+        self._loop.tell(Note("warning", {"text": text}))
 
     def _remember(self, line: dict[str, Any]) -> None:
         match line["event"]:
@@ -395,8 +436,11 @@ class Running:
         """The history is for people. A job does not end because a line of it could not be written."""
         try:
             self._store.append_history(lines)
-        except ExternalError as error:
-            logger.warning("the history of the job has a gap: %s", error)
+            self._gap = False
+        except (HeadgateError, OSError) as error:
+            if not self._gap:  # Once for each gap, however many lines it has.
+                logger.warning("the history of the job has a gap: %s", error)
+            self._gap = True
 
 
 LOCATED = re.compile(r"[^\s:]+\.py:\d+: ")
@@ -425,18 +469,3 @@ def _make_working_directory(root: Path, mode: int) -> Path:
         for directory in (root.parent, root, *(root / name for name in ("tasks", "channels", "staged"))):
             make_directory(directory, mode)
     return root
-
-
-def _watch_jvm(spark: SparkSession, died: Callable[[BaseException], None]) -> None:
-    """Hear of it when Spark's own process dies: nothing else would tell."""
-    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public way
-    if process is None:
-        return
-
-    def wait() -> None:
-        process.wait()
-        died(
-            ExternalError("Spark's driver process has died: run the job again, and it goes on from its last checkpoint")
-        )
-
-    threading.Thread(target=wait, name="headgate-jvm", daemon=True).start()

@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from headgate.channel import reader, segments
 from headgate.channel.gates import Gates
 from headgate.channel.segments import Entry, Segments
 from headgate.core import effects as e
-from headgate.core.events import Event, TaskFailed
+from headgate.core.events import BatchCommitted, Event, TaskFailed
 from headgate.core.graph import Channel, Graph
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight
@@ -33,7 +34,9 @@ from headgate.sink.api import Attempt, TwoPhaseSink
 from headgate.snapshot import rebuild
 from headgate.snapshot.take import Snapshots, task_directory
 from headgate.source.api import Source
+from headgate.store.api import Forbidden
 from headgate.task import partitions
+from headgate.task.failure import TOO_BUSY
 from headgate.task.listener import Listener
 from headgate.task.logs import silence
 from headgate.task.query import Query, Work
@@ -56,6 +59,7 @@ class Tasks:
         storage: Storage,
         snapshots: Snapshots,
         tell: Callable[[Event | Note], None],
+        alive: Callable[[], bool] = lambda: True,
         batch_interval_ms: int | None,
     ) -> None:
         """Nothing runs yet."""
@@ -71,11 +75,13 @@ class Tasks:
         self._storage = storage
         self._snapshots = snapshots
         self._tell = tell
+        self._alive = alive
         self._batch_interval_ms = batch_interval_ms
         self._listener = Listener(spark)
-        silence(spark)
+        self._loud_again = silence(spark)
         self._lock = threading.Lock()
         self._queries: dict[TaskId, Query] = {}
+        self._pacing = Pacing()
         self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}
         self._settled: dict[tuple[Generation, SinkId], Batch] = {}
         self._advised: set[TaskId] = set()
@@ -93,13 +99,15 @@ class Tasks:
             begin = self._make_ready(order, base, there)
         except (HeadgateError, OSError) as error:
             # Not in place: there is nothing to go on with. What only the user can put right is not tried again.
-            kind = FailureClass.USER if isinstance(error, UserError) else FailureClass.INTERNAL
+            final = isinstance(error, UserError) and not isinstance(error, Forbidden)
+            kind = FailureClass.USER if final else FailureClass.INTERNAL
             self._tell(TaskFailed(order.generation, order.task, order.run, Failure(kind, str(error))))
             return
         self._gates.hold(order.generation, order.task)
-        query = Query(self._work(order, begin), self._listener, self._tell, self._measured(order.task))
+        query = Query(self._work(order, begin), self._listener, self._tell_of_query, self._measured(order.task))
         with self._lock:
             self._queries[order.task] = query
+        query.pause(self._pacing.next())
         query.start(skip=order.skip)
 
     def interrupt(self, order: e.StopTask) -> None:
@@ -157,6 +165,18 @@ class Tasks:
         for query in list(self._queries.values()):
             query.stop()
         self._listener.close()
+        self._loud_again()
+
+    def queries(self) -> dict[TaskId, Query]:
+        """The run of each task that was started last."""
+        with self._lock:
+            return dict(self._queries)
+
+    def relaunch(self, query: Query) -> None:
+        """Start the query of a run again, which waits for a time that the machine's clock has gone back behind."""
+        work = query.work
+        self._warn(f"task {work.task}: the clock of this machine was set back, so its query is started again")
+        query.relaunch(lambda: self._gates.hold(work.generation, work.task))
 
     def error_of(self, task: TaskId, run: Run) -> BaseException | None:
         """What a task's last run died of, if it was raised in this process."""
@@ -403,6 +423,13 @@ class Tasks:
         if not task.branches:
             self._forget(order.generation, order.task, Batch(batch - 1))
 
+    def _tell_of_query(self, fact: Event) -> None:
+        """Pass on what a query says. Of one that fails because Spark itself is gone nothing is to be tried again."""
+        if isinstance(fact, TaskFailed) and not self._alive():
+            return
+        self._pacing.heard(fact)
+        self._tell(fact)
+
     def _warn(self, text: str) -> None:
         self._tell(Note("warning", {"text": text}))
 
@@ -411,6 +438,35 @@ class Tasks:
             self._tell(Note(kind, {"task": task, "value": value, "about": about}))
 
         return measure
+
+
+class Pacing:
+    """Keeps starts apart once the machine has shown to be too busy for them: each brings processes of its own."""
+
+    def __init__(self) -> None:
+        """All may start at once."""
+        self._lock = threading.Lock()
+        self._apart_s = 0.0
+        self._next_s = 0.0
+
+    def heard(self, fact: Event) -> None:
+        """Learn from what a run tells."""
+        with self._lock:
+            if isinstance(fact, TaskFailed) and fact.failure.message == TOO_BUSY:
+                self._apart_s = min(APART_MAX_S, max(APART_S, 2 * self._apart_s))
+            elif isinstance(fact, BatchCommitted):
+                self._apart_s = 0.0
+
+    def next(self) -> float:
+        """For how long the next start must wait."""
+        with self._lock:
+            now_s = time.monotonic()
+            at_s = max(now_s, self._next_s) if self._apart_s else now_s
+            self._next_s = at_s + self._apart_s
+            return at_s - now_s
+
+
+APART_S, APART_MAX_S = 2.0, 15.0
 
 
 def _check_sources(sources: list[tuple[str, Source]], query: Path) -> None:

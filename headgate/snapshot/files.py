@@ -5,6 +5,7 @@ directory, and so mean the same wherever that directory is.
 """
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,10 @@ from pathlib import Path
 from headgate.checksums import FileFacts, measure
 from headgate.errors import BadStorage
 
-__all__ = ["FileFacts", "Table", "check", "directories", "force", "measure", "tables_of"]
+__all__ = ["FileFacts", "GivenUp", "Reading", "Table", "check", "directories", "force", "measure", "tables_of"]
+
+CHECKERS = min(32, max(4, 2 * (os.cpu_count() or 1)))
+"""So many files are checked at once. Reading and summing up both let other threads work."""
 
 Table = Mapping[str, FileFacts]
 
@@ -38,19 +42,48 @@ def directories(root: Path, files: Iterable[Path]) -> set[Path]:
     return found
 
 
-def check(root: Path, table: Table) -> list[str]:
-    """What is wrong with the files of a checkpoint, one line for each file that is. Empty: nothing."""
-    with ThreadPoolExecutor(max_workers=4, thread_name_prefix="headgate-check") as pool:
-        found = pool.map(lambda name: _wrong(root, name, table[name]), table)
+class GivenUp(Exception):
+    """Nobody wants to know any more whether files are whole."""
+
+
+class Reading:
+    """How far a check has come. May be looked at, and given up, from any thread."""
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self.bytes = 0
+        self._lock = threading.Lock()
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """Let the check end soon, with ``GivenUp``."""
+        self._given_up = True
+
+    def read(self, count: int) -> None:
+        """So many bytes more were read."""
+        if self._given_up:
+            raise GivenUp
+        with self._lock:
+            self.bytes += count
+
+
+def check(root: Path, table: Table, *, whole: bool = True, reading: Reading | None = None) -> list[str]:
+    """What is wrong with the files of a checkpoint, one line for each file that is. Empty: nothing.
+
+    Without ``whole`` no file is read: only whether it is there, and its size.
+    """
+    reading = reading or Reading()
+    with ThreadPoolExecutor(max_workers=CHECKERS, thread_name_prefix="headgate-check") as pool:
+        found = pool.map(lambda name: _wrong(root, name, table[name], reading if whole else None), table)
         return [line for line in found if line is not None]
 
 
-def _wrong(root: Path, name: str, wanted: FileFacts) -> str | None:
+def _wrong(root: Path, name: str, wanted: FileFacts, reading: Reading | None) -> str | None:
     try:
         size = (root / name).stat().st_size
         if size != wanted.size:
             return f"{root / name} has {size} bytes and should have {wanted.size}"
-        if measure(root / name) != wanted:
+        if reading is not None and measure(root / name, read=reading.read) != wanted:
             return f"{root / name} is corrupt: its checksum does not match"
     except FileNotFoundError:
         return f"{root / name} is gone"

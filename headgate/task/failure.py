@@ -33,6 +33,11 @@ PASSING_NAMES = re.compile(
     r"(KeyboardInterrupt|SystemExit|GeneratorExit)$"
 )
 """The same, where the class is not known on the driver."""
+BUSY = re.compile(r"[Pp]ython worker (failed )?to connect back")
+TOO_BUSY = (
+    "the machine is too busy: a Python process of Spark's did not begin within 10 s, so starts now come one after the "
+    "other; run less beside the job, or give it fewer tasks"
+)
 MESSAGE_MAX = 300
 OWN_MAX = 1_000
 """What Headgate itself says ends with what to do: that is not cut off."""
@@ -46,6 +51,8 @@ def classify(text: str, cause: BaseException | None = None) -> Failure:
         return Failure(FailureClass.LOST_EXECUTOR if lost else _own(cause), message)
     account = text if cause is None else str(cause)
     message = shorten(account)
+    if BUSY.search(f"{text}\n{cause}"):
+        return Failure(FailureClass.EXTERNAL, TOO_BUSY)
     if LOST.search(f"{text}\n{cause}"):
         return Failure(FailureClass.LOST_EXECUTOR, message)
     if REFUSED.search(text.split("\n", 1)[0]) or BAD_DATA.search(account):

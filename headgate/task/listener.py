@@ -28,6 +28,9 @@ class Heard(Protocol):
     def progressed(self, progress: Any) -> None:
         """A batch is over."""
 
+    def idled(self) -> None:
+        """The query has looked, and has nothing to do."""
+
     def terminated(self, run_id: str, exception: str | None) -> None:
         """The query that Spark calls ``run_id`` has come to its end."""
 
@@ -67,7 +70,11 @@ class Listener(StreamingQueryListener):
         """Not needed: the run knows."""
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Not needed: nothing has happened."""
+        """It lives, and has nothing to do. Spark says so every ten seconds."""
+        with self._lock:
+            run = self._runs.get(str(event.runId))
+        if run is not None:
+            run.idled()
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """A batch is over."""

@@ -6,6 +6,7 @@ stopped on purpose; Headgate tells of failures itself, so that one logger of Spa
 
 import contextlib
 import logging
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
@@ -15,8 +16,16 @@ failures = logger.getChild("failures")
 """Whole traces. What they come to is told as an event, in one line."""
 
 
-def silence(spark: SparkSession) -> None:
-    """Let Spark not log how queries end."""
+def silence(spark: SparkSession) -> Callable[[], None]:
+    """Let Spark not log how queries end. Returns what undoes it, for a session that goes on."""
     log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001 - there is no public way
     with contextlib.suppress(Exception):  # Another logging system: then it is as loud as its user wants it.
+        before = log4j.LogManager.getLogger(QUERY_LOGGER).getLevel()
         log4j.core.config.Configurator.setLevel(QUERY_LOGGER, log4j.Level.OFF)
+
+        def undo() -> None:
+            with contextlib.suppress(Exception):  # Spark may be gone.
+                log4j.core.config.Configurator.setLevel(QUERY_LOGGER, before)
+
+        return undo
+    return lambda: None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -39,6 +40,9 @@ from headgate.task.failure import classify, shorten
 from headgate.task.listener import Listener
 from headgate.task.logs import failures
 
+BETWEEN = "no batch has begun, and Spark has not said that there is nothing to do,"
+SET_BACK_S = 5.0
+"""A clock that was set back by less is waited for."""
 LOOK_S = 5.0
 """Whoever waits for the end of a query looks so often whether it is still there."""
 
@@ -84,6 +88,16 @@ class BatchFailed(Exception):
     """Raised in the hook when a batch could not be written. The run remembers the cause."""
 
 
+@dataclass(frozen=True)
+class Doing:
+    """What a run is at: in words, for how long, for how long lately at most, and on which of our threads, if any."""
+
+    text: str
+    for_s: float
+    usual_s: float
+    thread: int | None
+
+
 class Query:
     """One run. ``tell`` takes facts, from any thread."""
 
@@ -123,6 +137,14 @@ class Query:
         """No batch after this one is wanted."""
         self._passed_last = False
         self.up = False
+        self._stage: str | None = None
+        """What the run is at, if that should not take long."""
+        self._stage_thread: int | None = None
+        self._signed_s = time.monotonic()
+        """When it last gave a sign of life."""
+        self._usual_s = 0.0
+        self._clock_s = _clock_s()
+        """The wall's clock against one that only runs on, when the query was launched."""
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
@@ -143,6 +165,11 @@ class Query:
             return
         self.up = True
         self._tell(TaskStarted(work.generation, work.task, work.run, boundary))
+
+    def pause(self, seconds: float) -> None:
+        """Wait before the start, unless nobody wants this run any more."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._interrupted, timeout=seconds)
 
     def admit(self, batch: Batch) -> None:
         """Let a batch go on from the hook."""
@@ -189,6 +216,67 @@ class Query:
             self._end(boundary)
         elif not self._interrupted:
             self._fail(Failure(FailureClass.EXTERNAL, "its last batch did not run"))
+
+    # -- signs of life -------------------------------------------------------------------------------------------------
+
+    @property
+    def doing(self) -> Doing | None:
+        """What the run has been at since it last gave a sign of life. None: nothing that should come to an end."""
+        stage, thread, signed_s = self._stage, self._stage_thread, self._signed_s
+        if stage is None or self.over or self._stopping:
+            return None
+        return Doing(stage, time.monotonic() - signed_s, self._usual_s, thread)
+
+    @property
+    def waits_for_the_past(self) -> bool:
+        """Whether the next batch waits for a time that is far away since the machine's clock was set back."""
+        trigger_s = (self.work.trigger_ms or 0) / 1000
+        return (
+            trigger_s > 0
+            and self.up
+            and self._stage == BETWEEN
+            and _clock_s() < self._clock_s - SET_BACK_S
+            and time.monotonic() - self._signed_s > trigger_s + SET_BACK_S
+        )
+
+    def relaunch(self, ready: Callable[[], None]) -> None:
+        """Start Spark's query again, between two batches, as if nothing had happened. From the lane of the task."""
+        with self._lock:
+            if not self.waits_for_the_past or self._final or self._stopping or self.over:
+                return
+        self._halt()
+        ready()
+        try:
+            self._launch()
+        except Stopped:
+            return  # As in start.
+        except Exception as error:  # noqa: BLE001 - as in start
+            self._fail(classify(f"{type(error).__name__}: {error}", error))
+
+    def spark_place(self) -> str | None:
+        """Where Spark says that the query is: its own words, and the line of its thread that is not Java's."""
+        with self._lock:
+            query, run_id = self._query, self._query_id
+        try:
+            said = str(query.status["message"]) if query is not None else ""
+            frame = _frame_of(run_id)
+        except Exception as error:  # noqa: BLE001 - Spark may be gone, or busy
+            return f"and Spark does not say where ({type(error).__name__})"
+        return f"Spark says: {said}" + (f" (at {frame})" if frame else "")
+
+    def idled(self) -> None:
+        """Spark says that there is nothing to do."""
+        self._sign_between()
+
+    def _sign_between(self) -> None:
+        if self._waiting is None and self._stage_thread is None:  # Else it is at the next batch already.
+            self._sign(BETWEEN)
+
+    def _sign(self, stage: str | None, thread: int | None = None) -> None:
+        now_s = time.monotonic()
+        if self._stage is not None:
+            self._usual_s = max(now_s - self._signed_s, self._usual_s * 0.9)
+        self._stage, self._stage_thread, self._signed_s = stage, thread, now_s
 
     def _end(self, boundary: Boundary) -> None:
         with self._lock:
@@ -251,6 +339,7 @@ class Query:
             self._refuse_past_last(batch)
             waited = self._enter(batch)
             begun = time.monotonic()
+            self._sign(f"batch {batch} has been running", threading.get_ident())
             self.work.write(frame, batch)
             self._measure("write_ms", (time.monotonic() - begun) * 1000, batch)
             self._measure("wait_ms", waited * 1000, batch)
@@ -263,6 +352,7 @@ class Query:
                 self._cause = self._cause or error
             # In few words: Spark searches the account of a failed hook with an expression that overflows the stack.
             raise BatchFailed(f"{type(error).__name__}: {shorten(str(error))}") from None
+        self._sign(f"batch {batch} has been written, and not committed,")
         self._tell(OutputsWritten(self.work.generation, self.work.task, self.work.run, batch))
 
     def _refuse_past_last(self, batch: Batch) -> None:
@@ -276,6 +366,7 @@ class Query:
         if self._skipping:
             return 0.0
         begun = time.monotonic()
+        self._sign(None)  # How long that takes is others' doing.
         with self._lock:
             self._waiting = batch
         self._tell(BatchEntered(work.generation, work.task, work.run, self._boundary_at(batch)))
@@ -298,6 +389,7 @@ class Query:
     def progressed(self, progress: Any) -> None:
         """Spark says that a batch is over."""
         batch = Batch(progress.batchId)
+        self._sign_between()
         self._measure("progress", float(progress.numInputRows), progress)
         if layout.is_committed(self.work.directory, batch):
             self._commit_through(batch)
@@ -372,6 +464,8 @@ class Query:
             if self._interrupted:
                 raise Stopped
             self._halting = False
+        self._clock_s = _clock_s()
+        self._sign(BETWEEN)
         query = writer.start()
         with self._lock:
             self._query, self._query_id, self._over = query, str(query.runId), threading.Event()
@@ -407,3 +501,22 @@ class Query:
             self.up = True
         work = self.work
         self._tell(TaskFailed(work.generation, work.task, work.run, failure, random.random()))
+
+
+def _clock_s() -> float:
+    """By how much the wall's clock is ahead of one that only runs on. Less than before: it was set back."""
+    return time.time() - time.monotonic()
+
+
+def _frame_of(run_id: str) -> str | None:
+    """The line at which Spark's thread of a query is: the innermost that is not Java's or Scala's own."""
+    assert SparkContext._jvm is not None, "there is a session"  # noqa: SLF001 - PySpark has no other way
+    stacks = SparkContext._jvm.java.lang.Thread.getAllStackTraces()  # noqa: SLF001 - as above
+    for thread in stacks.keySet().toArray():
+        if run_id in thread.getName():
+            frames = [str(frame.toString()) for frame in thread.getStackTrace()]
+            return next((frame for frame in frames if not frame.startswith(JAVAS)), None)
+    return None
+
+
+JAVAS = ("java.", "jdk.", "sun.", "scala.")

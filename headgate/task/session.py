@@ -10,8 +10,13 @@ that lives and dies with this one: it ends when its standard input does.
 import contextlib
 import os
 import re
+import shlex
 import shutil
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +25,7 @@ from typing import Protocol
 
 import pyspark
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkContext, worker_util
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -31,6 +36,8 @@ from headgate.task import packages as jars, partitions
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
 
+JAVA_LEAST = 17
+QUICK = Path(__file__).with_name("quick.py")
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 _HADOOP = "spark.hadoop."
 _CLASS_PATHS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
@@ -51,6 +58,8 @@ PREFERRED: Mapping[str, str] = MappingProxyType(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Python's processes are given longer to say who they are: on a busy machine 15 s run out.
+        "spark.python.authenticate.socketTimeout": "120s",
         # What a write leaves counts once Headgate has written it down: no second rename, and no mark that it is done.
         f"{_HADOOP}mapreduce.fileoutputcommitter.algorithm.version": "2",
         f"{_HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -123,8 +132,7 @@ def build_session(
     """
     if remote := os.environ.get("SPARK_REMOTE"):
         raise InvalidOption(f"SPARK_REMOTE={remote} is for Spark Connect, which Headgate cannot use: unset it")
-    if existing is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing else tells
-        existing = SparkSession.builder.getOrCreate()
+    existing = existing or _active()
     if existing is not None:
         _refuse_without(existing, packages)
         return _adopt(existing, job_name, master, conf or {}, state)
@@ -141,17 +149,78 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _listening_at(LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None):
+        address = LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None
+        with _own_signals(), _listening_at(address):
             made = builder.getOrCreate()
     except PySparkException as error:
+        if "JAVA_GATEWAY_EXITED" in str(error) and _has_java():
+            raise ExternalError(ENDED_AT_START) from error
         raise UserError(f"Spark did not start: {_first_line(error)} See that Java 17 or newer is on PATH") from error
-    except Py4JError as error:
+    except (Py4JError, OSError, AttributeError, TypeError) as error:  # Py4J raises the last two when nobody answers.
+        if _is_dead():
+            raise ExternalError(ENDED_AT_START) from error
+        if not isinstance(error, Py4JError):
+            raise
         raise ExternalError(f"Spark did not start on {chosen}: {_first_line(error)}") from error
     partitions.choose(made, conf or {})
     return made
 
 
+@contextlib.contextmanager
+def session_for(
+    job_name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    existing: SparkSession | None = None,
+    state: StateBackend,
+    packages: Iterable[str] = (),
+) -> Iterator[SparkSession]:
+    """A session for as long as a job runs. One that the process had before is the user's: it stays, as it was."""
+    _forget_dead()
+    theirs = existing or _active()
+    packages = tuple(packages)
+    if theirs is None:
+        made = build_session(job_name, master=master, conf=conf, state=state, packages=packages)
+        try:
+            with _quick_planners(made.sparkContext):
+                yield made
+        finally:
+            with contextlib.suppress(Exception):  # It may be dead, which is why we are here.
+                made.stop()
+    else:
+        with _unchanged(theirs):
+            made = build_session(job_name, master=master, conf=conf, existing=theirs, state=state, packages=packages)
+            with _quick_planners(made.sparkContext):
+                yield made
+
+
+def _active() -> SparkSession | None:
+    """The session that this process has, if it has one."""
+    there = SparkContext._active_spark_context  # noqa: SLF001 - nothing else tells
+    return None if there is None else SparkSession.builder.getOrCreate()
+
+
 # -- a session that the user made ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _unchanged(session: SparkSession) -> Iterator[None]:
+    """Whatever is set in a session in between is undone."""
+    if type(session).__module__.startswith("pyspark.sql.connect") or session.sparkContext._jsc is None:  # noqa: SLF001
+        yield  # It is about to be refused.
+        return
+    before, python = dict(session.conf.getAll), session.sparkContext.pythonExec
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # It may be dead by now.
+            session.sparkContext.pythonExec = python
+            for key, value in dict(session.conf.getAll).items():
+                if key not in before:
+                    session.conf.unset(key)
+                elif before[key] != value:
+                    session.conf.set(key, before[key])
 
 
 def _adopt(
@@ -186,6 +255,29 @@ def _adopt(
     if _on_this_machine(its_master) and shutil.which(context.pythonExec) != sys.executable:
         context.pythonExec = sys.executable
     return session
+
+
+# -- Python workers --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _quick_planners(context: SparkContext) -> Iterator[None]:
+    """Let planners on this machine connect back to Spark before they import anything: see ``quick``."""
+    python = context.pythonExec
+    known = hasattr(worker_util, "local_connect_and_auth")
+    if not (known and _on_this_machine(str(context.master)) and shutil.which(python) == sys.executable):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="headgate-") as directory:
+        program = Path(directory) / "python"
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(QUICK))} "$@"\n')
+        program.chmod(0o700)
+        if os.access(program, os.X_OK):  # Not where programs may not be run.
+            context.pythonExec = str(program)
+        try:
+            yield
+        finally:
+            context.pythonExec = python
 
 
 # -- jars ------------------------------------------------------------------------------------------------------------
@@ -234,6 +326,54 @@ def _class_path() -> list[str]:
     with contextlib.suppress(Py4JError):  # It has another kind of class loader.
         found += [str(url.toString()) for url in jvm.java.lang.Thread.currentThread().getContextClassLoader().getURLs()]
     return found
+
+
+# -- Spark's process -------------------------------------------------------------------------------------------------
+
+ENDED_AT_START = (
+    "Spark's driver process ended while it started: it was killed, or there is too little memory; what it printed says "
+    "more. Nothing was changed: run the job again"
+)
+
+
+def _forget_dead() -> None:
+    """Let PySpark start a new process if the one it had has died. It would go on talking to that one."""
+    if _is_dead():
+        for name in ("_gateway", "_jvm", "_active_spark_context"):
+            setattr(SparkContext, name, None)
+        SparkSession._instantiatedSession = None  # noqa: SLF001 - PySpark does the same when a session is stopped
+
+
+def _is_dead() -> bool:
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing else tells
+    return process is not None and process.poll() is not None
+
+
+def _has_java() -> bool:
+    """Whether there is a Java that Spark runs on, where Spark looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        asked = [java, "-version"]
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return False
+    version = re.search(r'version "(\d+)', told)
+    return version is not None and int(version[1]) >= JAVA_LEAST
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what this process does on Ctrl-C: Spark sets a handler of its own when it starts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
@@ -286,7 +426,9 @@ def _listening_at(address: str | None) -> Iterator[None]:
 
 
 def _misses_jar() -> bool:
-    """Whether Spark's driver process runs already, from an earlier session, without Headgate's jar."""
+    """Whether Spark's driver process runs already, from an earlier session or ``spark-submit``, without our jar."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # noqa: SLF001 - it runs already: this only connects to it
     jvm = SparkContext._jvm  # noqa: SLF001 - nothing else tells
     if jvm is None:
         return False

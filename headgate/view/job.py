@@ -42,6 +42,7 @@ def running_status(job: str, state: JobState, now_ms: int, life: Life, rates: Ra
         "last_checkpoint": None if last is None else _checkpoint(last, life, now_ms),
         "last_failure": life.last_failure,
         "restarts": dict(life.restarts),
+        "stalled": [],
     }
 
 
@@ -73,6 +74,7 @@ def status(
         "last_checkpoint": None if last is None else _checkpoint(last, life, now_ms),
         "last_failure": life.last_failure,
         "restarts": dict(life.restarts),
+        "stalled": [],
     }
 
 

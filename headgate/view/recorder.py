@@ -40,6 +40,8 @@ class Recorder:
         self._rates = Rates()
         self._progress_ms: int | None = None
         self._gave_up: str | None = None
+        self._stalls: dict[str, str] = {}
+        """What stands still, by what it is. Replaced and never changed: it is read from other threads."""
 
     def watch(
         self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]
@@ -62,7 +64,8 @@ class Recorder:
 
     def status(self, now_ms: int, state: JobState) -> Line:
         """The status of the job. May be asked from any thread: nothing that grows meanwhile is walked over."""
-        return running_status(self._job, state, now_ms, self._life, self._rates)
+        seen = running_status(self._job, state, now_ms, self._life, self._rates)
+        return {**seen, "stalled": list(self._stalls.values())}
 
     # -- what was measured -------------------------------------------------------------------------------------------
 
@@ -71,6 +74,12 @@ class Recorder:
         match note.kind:
             case "warning" | "guarantee":
                 yield {"event": note.kind, **fields}
+            case "stall":
+                self._stalls = {**self._stalls, fields["name"]: fields["text"]}
+                yield {"event": "warning", "text": fields["text"]}
+            case "stall-over":
+                self._stalls = {name: text for name, text in self._stalls.items() if name != fields["name"]}
+                yield {"event": "notice", "text": f"{fields['name']} goes on"}
             case "progress":
                 self._rates.read(fields["task"], int(fields["value"]))
             case "wait_ms":

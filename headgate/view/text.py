@@ -27,6 +27,8 @@ def status(view: Line) -> RenderableType:
     facts.add_row("started", f"{_when(view['started_ms'])}, for {duration(view['uptime_ms'])}")
     facts.add_row("last checkpoint", _last_checkpoint(view["last_checkpoint"]))
     facts.add_row("restarts", f"{view['restarts']['task']} of a task, {view['restarts']['job']} of the job")
+    for stall in view["stalled"]:
+        facts.add_row("stalled", Text(stall, style="yellow"))
     failure = view["last_failure"]
     if failure is not None:
         whose = f"task {failure['task']}: " if failure["task"] else ""
@@ -90,6 +92,7 @@ def checkpoint(view: Line) -> RenderableType:
 def progress(line: Line) -> str:
     """How a job does, in one line: rates, lag, last checkpoint."""
     parts = [f"{view['task']} {_rate(view)}{_lag(view)}" for view in line["tasks"]]
+    parts += [f"stalled: {stall}" for stall in line["stalled"]]
     return " | ".join([line["state"], *parts, f"checkpoint {_last_checkpoint(line['last_checkpoint'])}"])
 
 
@@ -101,6 +104,8 @@ def event(line: Line) -> str | None:
         case "generation":
             base = "the beginning" if line["base"] is None else f"checkpoint {line['base']}"
             return f"generation {line['generation']} begins from {base}"
+        case "checking":
+            return f"checking checkpoint {line['checkpoint']}: {size(line['bytes'])} of {size(line['of_bytes'])} read"
         case "task-failed":
             return f"task {line['task']} failed ({line['class']}): {line['message']}"
         case "restart":

@@ -4,13 +4,17 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from headgate.cli import run
 from headgate.core.restart import FailureClass
+from headgate.task import session
 from tests.helpers import line
 from tests.view.watched import Watched, watched
 
@@ -76,14 +80,49 @@ def test_the_first_signal_ends_the_run_and_the_second_would_kill(number: signal.
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_handler_that_spark_sets_is_replaced_when_a_generation_begins() -> None:
-    interruption = run.Interruption()
-    seen: list[str] = []
-    show = interruption.guard(lambda one: seen.append(one["event"]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    show({"event": "notice"})
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    show({"event": "generation"})
+def test_a_handler_that_spark_sets_does_not_stay() -> None:
+    run.Interruption()
+    with session._own_signals():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # As Spark does when it starts.
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
-    assert seen == ["notice", "generation"]
+
+
+PRINTS = """
+import sys
+import headgate.cli as cli
+from headgate.cli.run import _print_json
+from headgate.run import telling
+
+telling.CLOSE_S = 0.5
+
+def app():
+    teller = telling.Teller(_print_json)
+    for number in range(20):
+        teller.put({"at": 0, "event": "notice", "text": "x" * 100_000})
+    teller.close()
+    print("ended", file=sys.stderr, flush=True)
+    raise SystemExit(3)
+
+cli.app = app
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_a_reader_that_reads_nothing_or_goes_holds_nothing_up(goes: bool) -> None:
+    root = Path(run.__file__).parent.parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", PRINTS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        if goes:
+            process.stdout.close()
+        assert process.wait(120) == 3
+        assert process.stderr.read() == "ended\n"

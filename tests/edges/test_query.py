@@ -429,6 +429,9 @@ class Listening:
     def progressed(self, progress: Any) -> None:
         self.heard.append(f"batch {progress.batchId}")
 
+    def idled(self) -> None:
+        self.heard.append("idle")
+
     def terminated(self, run_id: str, exception: str | None) -> None:
         self.heard.append(f"{run_id}: {exception}")
 
@@ -446,8 +449,10 @@ def test_events_go_to_the_run_that_they_are_about(running: Running) -> None:
     running.listener.follow("1", one)
     running.listener.follow("2", two)
     running.listener.onQueryProgress(progress("1", 4))
+    running.listener.onQueryIdle(SimpleNamespace(runId="1"))
+    running.listener.onQueryIdle(SimpleNamespace(runId="nobody's"))
     running.listener.onQueryTerminated(end("2"))
-    assert (one.heard, two.heard) == (["batch 4"], ["2: boom"])
+    assert (one.heard, two.heard) == (["batch 4", "idle"], ["2: boom"])
 
 
 def test_what_spark_says_of_a_batch_comes_as_one_text(running: Running) -> None:

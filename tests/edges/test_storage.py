@@ -136,7 +136,7 @@ def test_a_storage_that_is_read_only_or_full_for_a_while_ends_nothing(
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr(local, "_write", refuse)
+        patch.setattr(local.LocalStore, "_write", refuse)
         heard.storage.create_record(CreateRecord(US, FENCE))
         told = heard.last()
         assert isinstance(told, CreateUnclear)

@@ -4,15 +4,18 @@ import inspect
 import shutil
 import stat
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import headgate as hg
 from headgate.errors import BadStorage
+from headgate.run import stalls
 from headgate.run.control import ControlClient, Reply
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
@@ -233,6 +236,18 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
     assert set(outputs("windows", tmp_path)["windows"]) == set(range(ROWS))
 
 
+def test_a_session_that_the_process_had_stays_and_is_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    before = dict(spark.conf.getAll)
+    job = build("windows", str(tmp_path), rows=100, batches=1)  # It sets the same to 2.
+    try:
+        assert hg.run_job(job).ending == "finished"
+        assert dict(spark.conf.getAll) == before
+        assert spark.range(7).count() == 7
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
 def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkSession, tmp_path: Path) -> None:
     work = tmp_path / "work"
     on_event, _ = asking(tmp_path, "cancel", after(4))
@@ -356,3 +371,80 @@ def test_what_a_users_function_raises_ends_the_job_and_says_where(spark: SparkSe
     assert (kind, message) == ("user", f"NoMoney: key-000000 has nothing left (test_jobs.py:{line}, in process)")
     assert message in ended
     assert str(result.failure).endswith(message)
+
+
+class Hanging(hg.Source):
+    """One row, whose planner does not come back before a file is there."""
+
+    def __init__(self, flag: Path) -> None:
+        self.flag = str(flag)
+
+    @property
+    def replayable(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "hanging"
+
+    def ended(self, offset: str) -> bool:
+        return '"n": 1' in offset or '"n":1' in offset
+
+    def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - none is wanted
+        flag = self.flag
+
+        class Reader(DataSourceStreamReader):
+            def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+                return {"n": 0}
+
+            def latestOffset(self, *_: object) -> dict[str, Any]:  # noqa: N802 - Spark's name
+                while not Path(flag).exists():
+                    time.sleep(0.05)
+                return {"n": 1}
+
+            def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
+                return [InputPartition(n) for n in range(start["n"], end["n"])]
+
+            def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+                yield (partition.value,)
+
+        class Rows(DataSource):
+            @classmethod
+            def name(cls) -> str:
+                return "hanging"
+
+            def schema(self) -> str:
+                return "n bigint"
+
+            def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
+                return Reader()
+
+        spark.dataSource.register(Rows)
+        return spark.readStream.format("hanging").load()
+
+
+def test_a_planner_that_hangs_is_noticed_and_shown_with_where_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalls, "STALLED_S", 1.0)
+    monkeypatch.setattr(stalls, "USUAL_TIMES", 0)
+    monkeypatch.setattr(stalls, "LOOK_S", 0.2)
+    flag = tmp_path / "go"
+    job = hg.Job("job", checkpoint=hg.Checkpointing(interval="1s", storage=str(tmp_path / "storage")))
+    job.source("rows", Hanging(flag)).sink("out", hg.files(str(tmp_path / "out")))
+    seen: list[Line] = []
+    shown: list[list[str]] = []
+
+    def on_event(line: Line) -> None:
+        seen.append(line)
+        if line["event"] == "progress" and line["stalled"]:
+            shown.append(line["stalled"])
+            if "latestOffset" in line["stalled"][0]:
+                flag.touch()
+
+    assert hg.run_job(job, None, on_event, spark).ending == "finished"
+    where = next(line["text"] for line in seen if line["event"] == "warning" and "latestOffset" in line["text"])
+    assert where.startswith("task rows: no batch has begun, and Spark has not said that there is nothing to do, for ")
+    assert "PythonStreamingSourceRunner.latestOffset" in where
+    assert any("latestOffset" in text for texts in shown for text in texts)
+    assert any(line["event"] == "notice" and line["text"] == "task rows goes on" for line in seen)
+    assert rows_of(tmp_path / "out") == [{"n": 0}]
