@@ -4,10 +4,14 @@ import multiprocessing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructType
 
 from headgate.sink.api import SinkContext, TwoPhaseSink
 from headgate.sink.contract import attempt, context_in, seal, write
+from headgate.sink.staged import StagedSink
 
 ANSWER_SECONDS = 120.0
 
@@ -20,6 +24,16 @@ def opened(sink: TwoPhaseSink, place: Path) -> TwoPhaseSink:
 def sealed_batch(sink: TwoPhaseSink, spark: SparkSession, batch: int) -> str:
     """Write a batch, and seal it for a checkpoint of its own."""
     write(sink, spark, attempt(batch))
+    return seal(sink, batch + 1, attempt(batch))
+
+
+def sealed_by_hand(sink: StagedSink, batch: int) -> str:
+    """A batch of one row, staged as Spark would and sealed for a checkpoint of its own, without Spark."""
+    part = sink._staging.part(attempt(batch))
+    part.mkdir(parents=True)
+    parquet.write_table(pa.table({"number": [batch], "writer": ["hand"]}), part / "part-00000-x.parquet")
+    schema = StructType().add("number", LongType()).add("writer", StringType())
+    (part / "_schema.json").write_text(schema.json())
     return seal(sink, batch + 1, attempt(batch))
 
 

@@ -7,6 +7,7 @@ If we die before the entry, no reader sees the files; after it, the next commit 
 """
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def sink(
 class DeltaSink(TableSink):
     """What ``sink`` makes."""
 
+    _kept: tuple[int, DeltaLog] | None = None
+
     def __init__(self, target: Path, partition_by: tuple[str, ...], storage_options: dict[str, str]) -> None:
         """All checked by ``sink``."""
         self._target = target
@@ -85,10 +88,20 @@ class DeltaSink(TableSink):
         return next((name for name in names if name not in ("_delta_log", HIDDEN)), "")
 
     def _table(self) -> DeltaLog | None:
-        table = DeltaLog.read(self._target, self._storage_options)
+        """The log as this thread read it last, with what was committed since; read whole only if there is none."""
+        thread = threading.get_ident()
+        kept = self._kept
+        table = kept[1].newer() if kept is not None and kept[0] == thread else None
+        if table is None:
+            table = DeltaLog.read(self._target, self._storage_options)
+        self._kept = None if table is None else (thread, table)
         if table is not None:
             table.check_partitioned_by(self._partition_by)
         return table
+
+    def __getstate__(self) -> dict[str, object]:
+        """What was read of the log stays behind."""
+        return {**super().__getstate__(), "_kept": None}
 
     def _create(self, columns: Columns) -> None:
         DeltaLog.create(self._target, columns, self._partition_by, self._storage_options)

@@ -49,6 +49,10 @@ class DeltaLog(Table):
 
     target: Path
     at: "deltalake.DeltaTable"
+    version: int
+    """As it was read. A commit may move ``at`` on."""
+    seen: tuple[int, int, int] | None
+    """What told the file of that version from any other."""
 
     @classmethod
     def read(cls, target: Path, storage_options: dict[str, str]) -> "DeltaLog | None":
@@ -66,7 +70,29 @@ class DeltaLog(Table):
             raise BadStorage(
                 f"the log of the Delta table in {target} cannot be read ({_line(error)}): restore {LOG} from a copy"
             ) from error
-        table = cls(target, at)
+        table = cls.seen_at(target, at)
+        table.check_features()
+        return table
+
+    @classmethod
+    def seen_at(cls, target: Path, at: "deltalake.DeltaTable") -> "DeltaLog":
+        """The table at the version that the library has."""
+        version = at.version()
+        return cls(target, at, version, _commit_file(target, version))
+
+    def newer(self) -> "DeltaLog | None":
+        """The newest version, for the price of what was committed since; None if the log must be read anew.
+
+        A table that was made anew in the same place has another file for the version that was read.
+        """
+        library = client()
+        if self.seen is None or _commit_file(self.target, self.version) != self.seen:
+            return None
+        try:
+            self.at.update_incremental()
+        except (library.exceptions.DeltaError, ValueError, OSError):
+            return None
+        table = self.seen_at(self.target, self.at)
         table.check_features()
         return table
 
@@ -176,6 +202,15 @@ class DeltaLog(Table):
                 list(self.at.metadata().partition_columns),
                 commit_properties=properties,
             )
+
+
+def _commit_file(target: Path, version: int) -> tuple[int, int, int] | None:
+    """What tells the file of a version from any other; None if it is not there."""
+    try:
+        found = (target / LOG / f"{version:020d}.json").stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @contextmanager

@@ -6,7 +6,9 @@ sink's mark, a property of the table. Snapshots come and expire; the property st
 If we die before the commit, no reader sees the files; after it, the next commit finds the mark.
 """
 
+import logging
 import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,8 +21,12 @@ from headgate.connect.iceberg.columns import iceberg_schema
 from headgate.connect.iceberg.table import IcebergTable
 from headgate.connect.tables.schema import Columns, check_partition_by, check_partitions
 from headgate.connect.tables.sink import TABLE_OPTIONS, TableSink
-from headgate.errors import InvalidOption
+from headgate.errors import HeadgateError, InvalidOption
 from headgate.sink.api import SinkContext, TwoPhaseSink
+from headgate.sink.handle import SealedTransaction
+from headgate.values import Duration, duration_ms
+
+logger = logging.getLogger("headgate")
 
 PARTITION = "headgate_partition"
 """Staged files of one partition lie in a directory of this name. Unlike Spark's own, it leaves the columns in them."""
@@ -31,6 +37,7 @@ def sink(
     *,
     catalog: str | Mapping[str, str],
     partition_by: Sequence[str] = (),
+    expire_snapshots: Duration | None = None,
 ) -> TwoPhaseSink:
     """Append to an Iceberg table, exactly once. Anyone may write to it at the same time.
 
@@ -40,6 +47,9 @@ def sink(
     ``catalog``: the name of one that ``pyiceberg`` has configured, or its properties, ``{"type": "rest", "uri": ...}``.
     ``partition_by``: the table's partition columns: text, whole numbers, booleans or dates. A table that is there
     already must be partitioned by them as they are (identity): other transforms cannot be told from files.
+    ``expire_snapshots``: the table forgets snapshots of this sink that are older than this, ``"5d"``, so that its
+    metadata does not grow with every commit; nobody can go back to them then. Those of others and those that a branch
+    or a tag names stay. None: all stay, for whoever maintains the table.
 
     Needs ``pip install 'headgate[iceberg]'``.
     """
@@ -47,14 +57,19 @@ def sink(
     if type(table) is not str or not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", table):
         raise InvalidOption(f"iceberg: table={table!r} is no name of a table: write namespace and name, 'sales.orders'")
     where = f"iceberg({table})"
-    return IcebergSink(table, Catalog.of(catalog, where=where), check_partition_by(partition_by, where=where))
+    expire_ms = None if expire_snapshots is None else duration_ms(expire_snapshots, name="expire_snapshots")
+    columns = check_partition_by(partition_by, where=where)
+    return IcebergSink(table, Catalog.of(catalog, where=where), columns, expire_ms)
 
 
 class IcebergSink(TableSink):
     """What ``sink`` makes."""
 
-    def __init__(self, name: str, catalog: Catalog, partition_by: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, catalog: Catalog, partition_by: tuple[str, ...], expire_ms: int | None = None
+    ) -> None:
         """All checked by ``sink``."""
+        self._expire_ms = expire_ms
         self._name = name
         self._catalog = catalog
         self._partition_by = partition_by
@@ -67,6 +82,17 @@ class IcebergSink(TableSink):
     def close(self) -> None:
         """Let go of the catalog."""
         self._catalog.close()
+
+    def publish(self, sealed: SealedTransaction) -> None:
+        """As every table; then let go of old snapshots, if that is wanted. The rows are in by then."""
+        super().publish(sealed)
+        if self._expire_ms is None:
+            return
+        try:
+            if (table := self._table()) is not None:
+                table.expire(self._mark(sealed).notes, time.time_ns() // 1_000_000 - self._expire_ms)
+        except HeadgateError as error:
+            logger.warning("sink %s: old snapshots are not expired yet: %s", sealed.sink, error)
 
     def _open(self, context: SinkContext) -> None:
         if self._table() is None:

@@ -4,7 +4,7 @@ One rule: a commit is tried once, on the version that was read. ``pyiceberg`` wo
 asking whether our files are in it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 RETRIES = "commit.retry.num-retries"
 MAPPING = "schema.name-mapping.default"
 MARK = "headgate.mark."
+MERGE = "commit.manifest-merge.enabled"
+EXPIRE_AT_ONCE = 20
+"""Fewer snapshots than this are not worth a commit of their own."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +147,41 @@ class IcebergTable(Table):
         try:
             with self.catalog.asked(f"cannot commit to Iceberg table {self.name}"):
                 transaction.set_properties(new)
-                with transaction.update_snapshot(snapshot_properties=notes).fast_append() as snapshot:
+                update = transaction.update_snapshot(snapshot_properties=notes)
+                merge = table.properties.get(MERGE, "false").lower() == "true"
+                with update.merge_append() if merge else update.fast_append() as snapshot:
                     for file in files:
                         snapshot.append_data_file(self._data_file(file))
                 transaction.commit_transaction()
         except CommitFailedException as error:
             raise Conflict(str(error)) from error
+
+    def expire(self, notes: Mapping[str, str], before_ms: int) -> int:
+        """Let the table forget snapshots that this sink made before a time. How many it forgot.
+
+        Those that a branch or a tag names stay, and so do those of others. One commit for many; where somebody else
+        commits at the same moment, it is done another time.
+        """
+        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+
+        named = {ref.snapshot_id for ref in self.at.metadata.refs.values()}
+        whose = {f"headgate.{name}": notes[name] for name in ("job", "sink")}
+        old = [
+            snapshot.snapshot_id
+            for snapshot in self.at.metadata.snapshots
+            if snapshot.timestamp_ms < before_ms
+            and snapshot.snapshot_id not in named
+            and snapshot.summary is not None
+            and all(snapshot.summary.additional_properties.get(name) == value for name, value in whose.items())
+        ]
+        if len(old) < EXPIRE_AT_ONCE:
+            return 0
+        try:
+            with self.catalog.asked(f"cannot expire snapshots of Iceberg table {self.name}"):
+                self.at.maintenance.expire_snapshots().by_ids(old).commit()
+        except CommitFailedException:
+            return 0
+        return len(old)
 
     def _data_file(self, file: TableFile) -> "DataFile":
         """Size, statistics and partition of a file, from its end."""

@@ -5,10 +5,12 @@ import errno
 import json
 import os
 import pickle
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -19,8 +21,9 @@ from headgate.core.ids import Generation
 from headgate.errors import BadStorage, InvalidOption, UserError
 from headgate.sink.api import Strangers, TwoPhaseSink
 from headgate.sink.contract import attempt, compare, rows_of, seal
+from headgate.sink.staged import StagedSink
 from tests.connect.delta.test_contract import rows_in
-from tests.connect.tables import commit_at_once, opened, sealed_batch, staged_files
+from tests.connect.tables import commit_at_once, opened, sealed_batch, sealed_by_hand, staged_files
 
 TYPES = """
     id, cast(id as tinyint) tiny, cast(id as float) single, cast(id as decimal(20, 3)) money,
@@ -52,6 +55,38 @@ def sealed_frame(place: Path, frame: DataFrame, **options: Any) -> None:
 def read(place: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = DeltaTable(str(table_of(place))).to_pyarrow_table().to_pylist()
     return rows
+
+
+def test_the_log_is_read_whole_once_and_then_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = make(tmp_path)
+    assert isinstance(sink, StagedSink)
+    sink.commit(sealed_by_hand(sink, 0))
+    read_whole: list[str] = []
+    really = deltalake.DeltaTable
+
+    class Counted(really):  # type: ignore[misc, valid-type]
+        def __init__(self, place: str, **options: Any) -> None:
+            read_whole.append(place)
+            super().__init__(place, **options)
+
+    monkeypatch.setattr(deltalake, "DeltaTable", Counted)
+    for batch in range(1, 15):  # across a checkpoint of the log
+        sink.commit(sealed_by_hand(sink, batch))
+        write_deltalake(str(table_of(tmp_path)), pa.table({"number": [-1], "writer": ["somebody"]}), mode="append")
+    assert len(read_whole) <= 1
+    found = [row["number"] for row in read(tmp_path)]
+    assert sorted(found) == [-1] * 14 + list(range(15))
+
+
+def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    assert isinstance(sink, StagedSink)
+    for batch in range(3):
+        sink.commit(sealed_by_hand(sink, batch))
+    shutil.rmtree(table_of(tmp_path))
+    sink.commit(sealed_by_hand(sink, 3))
+    assert [row["number"] for row in read(tmp_path)] == [3]
+    assert DeltaTable(str(table_of(tmp_path))).version() == 1
 
 
 def test_two_processes_that_commit_the_same_at_once_add_it_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from headgate.connect import iceberg
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
 from headgate.sink.contract import attempt, compare, rows_of, seal
+from headgate.sink.staged import StagedSink
 from tests.connect.iceberg.test_contract import catalog_in, rows_in
-from tests.connect.tables import commit_at_once, opened, sealed_batch, staged_files
+from tests.connect.tables import commit_at_once, opened, sealed_batch, sealed_by_hand, staged_files
 
 TABLE = "sales.orders"
 TYPES = """
@@ -54,6 +55,38 @@ def read(place: Path, **scan: Any) -> list[dict[str, Any]]:
     with catalog(place) as found:
         rows: list[dict[str, Any]] = found.load_table(TABLE).scan(**scan).to_arrow().to_pylist()
     return rows
+
+
+@pytest.mark.parametrize("age", [None, 0, "1h"])
+def test_old_snapshots_of_the_sink_go_if_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: Any
+) -> None:
+    monkeypatch.setattr("headgate.connect.iceberg.table.EXPIRE_AT_ONCE", 4)
+    sink = make(tmp_path, expire_snapshots=age)
+    assert isinstance(sink, StagedSink)
+    handles = [sealed_by_hand(sink, batch) for batch in range(9)]
+    sink.commit(handles[0])
+    with catalog(tmp_path) as found:
+        table = found.load_table(TABLE)
+        table.append(pa.table({"number": [-1], "writer": ["somebody"]}))
+        foreign = table.current_snapshot()
+        assert foreign is not None
+    sink.commit(handles[1])
+    with catalog(tmp_path) as found:
+        table = found.load_table(TABLE)
+        tagged = table.current_snapshot()
+        assert tagged is not None
+        table.manage_snapshots().create_tag(tagged.snapshot_id, "audit").commit()
+    for handle in handles[2:]:
+        sink.commit(handle)
+    with catalog(tmp_path) as found:
+        left = [snapshot.snapshot_id for snapshot in found.load_table(TABLE).snapshots()]
+    assert {foreign.snapshot_id, tagged.snapshot_id} <= set(left)
+    assert len(left) < 9 if age == 0 else len(left) == 10
+    assert sorted(row["number"] for row in read(tmp_path)) == [-1, *range(9)]
+    sink.commit(handles[3])  # again: the mark does not go with the snapshots
+    assert sorted(row["number"] for row in read(tmp_path)) == [-1, *range(9)]
+    sink.close()
 
 
 def test_two_processes_that_commit_the_same_at_once_add_it_once(spark: SparkSession, tmp_path: Path) -> None:
