@@ -19,6 +19,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
 
+from headgate.redact import redact
+
 LOGS_VARIABLE = "HEADGATE_LOGS"
 FILE_BYTES = 16 << 20
 """A file that has grown to this is put aside, and the one that was put aside before it goes."""
@@ -69,7 +71,7 @@ class _Kept(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        return record.getMessage() if record.name == JVM else super().format(record)
+        return redact(record.getMessage() if record.name == JVM else super().format(record))
 
 
 class _Shown(logging.Formatter):
@@ -80,7 +82,7 @@ class _Shown(logging.Formatter):
         self._verbose = verbose
 
     def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage()
+        text = redact(record.getMessage())
         if record.name == JVM:
             return text
         return f"headgate: {text}" if self._verbose else f"headgate: {' '.join(text.split())}"

@@ -16,6 +16,8 @@ with run_log("orders", verbose=sys.argv[1] == "verbose") as path:
     logging.getLogger("headgate").warning("a gap\\nin the history")
     logging.getLogger("headgate").info("Spark gets a jar")
     logging.getLogger("headgate.failures").error("a/b failed: Traceback\\n  in job.py")
+    logging.getLogger("headgate.failures").error("no driver for jdbc:oracle:thin:etl/x@hunter2@//db:1521/shop")
+    subprocess.run(["sh", "-c", "echo spark.authenticate.secret=hunter2 >&2"])
     say("one line")
 say("after it")
 print(path)
@@ -45,6 +47,8 @@ def test_traces_are_in_the_file_and_one_line_is_on_the_terminal(tmp_path: Path) 
         "a/b failed: Traceback\n  in job.py",
     ):
         assert text in kept
+    assert "jdbc:oracle:thin:@//db:1521/shop" in kept
+    assert "hunter2" not in kept
     assert path.parent == tmp_path / "logs"
     assert path.stat().st_mode & 0o077 == 0, "it may hold what nobody else should read"
 
@@ -52,6 +56,7 @@ def test_traces_are_in_the_file_and_one_line_is_on_the_terminal(tmp_path: Path) 
 def test_all_of_it_is_on_the_terminal_if_it_is_asked_for(tmp_path: Path) -> None:
     errors, path = run(tmp_path / "logs", "verbose")
     assert {"a trace of the JVM", "headgate: a/b failed: Traceback", "  in job.py", "headgate: one line"} <= set(errors)
+    assert not any("hunter2" in line for line in errors)
     assert "a trace of the JVM" in path.read_text()
 
 
