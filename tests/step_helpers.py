@@ -35,6 +35,7 @@ ANSWERED = (
     o.ReadChain,
     o.CreateRecord,
     o.CopySavepoint,
+    o.DeleteSavepoint,
     o.SetHold,
     o.ListFiles,
 )

@@ -1,14 +1,15 @@
 """Commands that ask something of a running job. One rule: the core answers, and its answer is the exit code."""
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, say, show
+from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, refuse, say, show
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
-from headgate.run.control import REQUEST_S, ControlClient
-from headgate.run.savepoints import directory_of
+from headgate.run.control import REQUEST_S, ControlClient, Reply
+from headgate.run.savepoints import delete_at_rest, directory_of
+from headgate.store.jobstore import JobStore
 
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for the job's answer.")
@@ -37,15 +38,48 @@ def checkpoint(
 
 
 def savepoint(
-    job: JobArgument, storage: StorageOption = None, timeout: TimeoutOption = REQUEST_S, as_json: JsonOption = False
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="JOB | delete JOB ID", help="The job, by its name or its file; or what to delete."),
+    ],
+    storage: StorageOption = None,
+    timeout: TimeoutOption = REQUEST_S,
+    as_json: JsonOption = False,
 ) -> None:
-    """Take a savepoint, and wait until it is copied. It is kept until you delete it, and stands on its own.
+    """Take a savepoint, and wait until it is copied; or delete one. It is kept until then, and stands on its own.
+
+    A savepoint that the job would go on from is not deleted. A job that does not run can be deleted from, too.
 
     Example: headgate savepoint job.py
 
-    Exit codes: 0 it is complete, 1 it failed or took too long, 2 the job is not running here, or refused.
+    Example: headgate savepoint delete orders 12
+
+    Exit codes: 0 it is complete, or deleted; 1 it failed or took too long; 2 the job is not running here, or refused.
     """
-    _ask("savepoint", job, storage, timeout, as_json=as_json)
+    match words:
+        case [job]:
+            _ask("savepoint", job, storage, timeout, as_json=as_json)
+        case ["delete", job, number] if number.isdecimal():
+            _delete_savepoint(job, CheckpointId(int(number)), storage, timeout, as_json=as_json)
+        case _:
+            refuse(f"savepoint {' '.join(words)}: write `savepoint JOB`, or `savepoint delete JOB ID`")
+
+
+def _delete_savepoint(job: str, number: CheckpointId, storage: str | None, timeout_s: float, *, as_json: bool) -> None:
+    with found(job, storage) as store:
+        if not is_at_rest(store):
+            _told("delete", ControlClient(store).ask("delete", timeout_s=timeout_s, checkpoint=number), as_json=as_json)
+        delete_at_rest(store, number)
+    _told("delete", Reply(Outcome.DONE, f"savepoint {number} is deleted", number), as_json=as_json)
+
+
+def is_at_rest(store: JobStore) -> bool:
+    """Whether no process runs a job, here or, as far as anybody knows, elsewhere."""
+    client = ControlClient(store)
+    machine = client.elsewhere()
+    if machine is not None:
+        refuse(f"job {store.job} was last run on {machine}: do this there")
+    return client.ping() is None
 
 
 def stop(
@@ -96,17 +130,18 @@ def cancel(
 def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool, **arguments: object) -> None:
     with found(job, storage) as store:
         reply = ControlClient(store).ask(command, timeout_s=timeout_s, notice=say, **arguments)
-        view: dict[str, object] = {
-            "outcome": reply.outcome.value,
-            "text": reply.text,
-            "checkpoint": reply.checkpoint,
-        }
-        text = reply.text
-        if command in SAVING and reply.outcome is Outcome.DONE and reply.checkpoint is not None:
-            view["path"] = f"{store.uri}/{directory_of(CheckpointId(reply.checkpoint))}"
-            text = f"{text}: {view['path']}"
+        saved = command in SAVING and reply.outcome is Outcome.DONE and reply.checkpoint is not None
+        path = f"{store.uri}/{directory_of(CheckpointId(reply.checkpoint or 0))}" if saved else None
+    _told(command, reply, as_json=as_json, path=path)
+
+
+def _told(command: str, reply: Reply, *, as_json: bool, path: str | None = None) -> NoReturn:
+    """Print what became of a request, and end."""
+    view: dict[str, object] = {"outcome": reply.outcome.value, "text": reply.text, "checkpoint": reply.checkpoint}
+    if command in SAVING:
+        view["path"] = path
     if as_json or reply.outcome is Outcome.DONE:
-        show(view, text, as_json=as_json)
+        show(view, reply.text if path is None else f"{reply.text}: {path}", as_json=as_json)
     else:
         say(reply.text)
     raise typer.Exit(EXIT_CODES[reply.outcome])

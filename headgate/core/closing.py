@@ -129,9 +129,14 @@ def fail_waiting(turn: Turn, why: str) -> None:
             turn.order(Tell(Outcome.FAILED, f"checkpoint {checkpoint} {fate}: {why}", request, checkpoint))
     for asked in state.holding:
         turn.order(Tell(Outcome.FAILED, f"hold of {asked.checkpoint}: {why}", asked.request, asked.checkpoint))
+    if state.deleting is not None:
+        text = f"savepoint {state.deleting.checkpoint} may or may not be deleted: {why}"
+        turn.order(Tell(Outcome.FAILED, text, state.deleting.request, state.deleting.checkpoint))
     if state.cancel is not None:
         turn.order(Tell(Outcome.FAILED, f"cancel: {why}", state.cancel))
-    turn.state = evolve(state, pending=(), holding=(), copying=(), in_doubt=(), cancel=None, chain=Chain())
+    turn.state = evolve(
+        state, pending=(), holding=(), copying=(), deleting=None, in_doubt=(), cancel=None, chain=Chain()
+    )
 
 
 def halt(turn: Turn, reason: coordinator.GivenUp) -> None:
@@ -155,7 +160,8 @@ def closed(turn: Turn) -> None:
         return
     _abandon(turn)
     state = turn.state
-    if state.chain.queue or state.copying or state.holding or any(sink.due for sink in state.sinks.values()):
+    under_way = state.chain.queue or state.copying or state.holding or state.deleting
+    if under_way or any(sink.due for sink in state.sinks.values()):
         return
     above = Generation(state.generation + 1)
     if not state.burned:

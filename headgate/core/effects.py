@@ -205,6 +205,14 @@ class CopySavepoint:
 
 
 @dataclass(frozen=True)
+class DeleteSavepoint:
+    """Delete a savepoint's record, and then its own copy, if this process still leads."""
+
+    leader: LeaderId
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True)
 class SetHold:
     """Remember that a checkpoint is held, or that it is not. Carried out in the order in which they were given."""
 
@@ -259,6 +267,7 @@ Effect = (
     | ReadChain
     | CreateRecord
     | CopySavepoint
+    | DeleteSavepoint
     | SetHold
     | ListFiles
     | DeleteFiles

@@ -220,6 +220,14 @@ class SavepointCopied:
 
 
 @dataclass(frozen=True)
+class SavepointDeleted:
+    """A savepoint's record and its own copy are gone."""
+
+    leader: LeaderId
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True)
 class HoldSet:
     """The store remembers that a checkpoint is held, or that it is not."""
 
@@ -301,13 +309,29 @@ class HoldAsked:
     held: bool = True
 
 
+@dataclass(frozen=True)
+class DeleteAsked:
+    """A user wants a savepoint to go."""
+
+    request: RequestId
+    checkpoint: CheckpointId
+
+
 AnyTaskFact = (
     BatchEntered | OutputsWritten | BatchCommitted | TaskStarted | TaskFailed | TaskEnded | SourceEnded | Reported
 )
 CheckpointFact = SnapshotTaken | SnapshotDeclined | SinkSealed | SealFailed
 SinkFact = TransactionCommitted | CommitFailed | AttemptsAborted | StrangersAborted
 StoreFact = (
-    ChainRead | RecordCreated | RecordTaken | CreateUnclear | SavepointCopied | HoldSet | FilesListed | FilesDeleted
+    ChainRead
+    | RecordCreated
+    | RecordTaken
+    | CreateUnclear
+    | SavepointCopied
+    | SavepointDeleted
+    | HoldSet
+    | FilesListed
+    | FilesDeleted
 )
-UserFact = CheckpointAsked | SavepointAsked | CancelAsked | HoldAsked
+UserFact = CheckpointAsked | SavepointAsked | CancelAsked | HoldAsked | DeleteAsked
 Event = AnyTaskFact | CheckpointFact | SinkFact | StoreFact | UserFact | Ticked | LeadershipWon | LeadershipLost

@@ -5,7 +5,7 @@ One rule: a step depends on the state and the event alone, and leaves the old st
 
 from typing import assert_never
 
-from headgate.core import closing, coordinator, leadership, publication, sinks, sweeping, tasks, timing
+from headgate.core import closing, coordinator, deleting, leadership, publication, sinks, sweeping, tasks, timing
 from headgate.core.effects import Effect
 from headgate.core.events import (
     AttemptsAborted,
@@ -16,6 +16,7 @@ from headgate.core.events import (
     CheckpointAsked,
     CommitFailed,
     CreateUnclear,
+    DeleteAsked,
     Event,
     FilesDeleted,
     FilesListed,
@@ -29,6 +30,7 @@ from headgate.core.events import (
     Reported,
     SavepointAsked,
     SavepointCopied,
+    SavepointDeleted,
     SealFailed,
     SinkSealed,
     SnapshotDeclined,
@@ -44,7 +46,16 @@ from headgate.core.events import (
 from headgate.core.records import Kind
 from headgate.core.state import AT_REST, JobState, Phase, Request, Turn
 
-HEARD_AT_REST = (LeadershipWon, Ticked, SnapshotTaken, CheckpointAsked, SavepointAsked, CancelAsked, HoldAsked)
+HEARD_AT_REST = (
+    LeadershipWon,
+    Ticked,
+    SnapshotTaken,
+    CheckpointAsked,
+    SavepointAsked,
+    CancelAsked,
+    HoldAsked,
+    DeleteAsked,
+)
 """A process that does not lead hears whether it should, what time it is, and who must be told that it does not."""
 
 
@@ -91,6 +102,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             sweeping.files_deleted(turn, event)
         case SavepointCopied():
             sweeping.savepoint_copied(turn, event)
+        case SavepointDeleted():
+            deleting.deleted(turn, event)
         case HoldSet():
             sweeping.hold_set(turn, event)
         case LeadershipWon():
@@ -105,6 +118,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             closing.cancel(turn, request, abandon)
         case HoldAsked():
             sweeping.hold(turn, event)
+        case DeleteAsked():
+            deleting.asked(turn, event)
         case _:
             assert_never(event)
     if turn.state.phase is Phase.RUNNING:

@@ -12,7 +12,7 @@ from headgate.core.chain import Chain
 from headgate.core.commit import SinkState
 from headgate.core.effects import Effect, StartTask
 from headgate.core.errors import ProtocolError
-from headgate.core.events import HoldAsked
+from headgate.core.events import DeleteAsked, HoldAsked
 from headgate.core.evolve import evolve
 from headgate.core.graph import Graph
 from headgate.core.ids import (
@@ -179,6 +179,8 @@ class JobState:
     held: tuple[CheckpointId, ...] = ()
     holding: tuple[HoldAsked, ...] = ()
     """Holds and releases that the store has not confirmed. At most ``sweeping.HOLDS_MAX``."""
+    deleting: DeleteAsked | None = None
+    """A savepoint that a user wants to go."""
     copying: tuple[CheckpointId, ...] = ()
     """Savepoints whose own copy is not finished."""
     stop_after: CheckpointId = NO_CHECKPOINT

@@ -16,6 +16,7 @@ from headgate.core.effects import (
     CommitTransaction,
     CopySavepoint,
     CreateRecord,
+    DeleteSavepoint,
     Effect,
     ListFiles,
     OpenGate,
@@ -109,6 +110,8 @@ def unanswered(state: JobState) -> Iterator[Effect]:
         yield AbortStrangers(state.generation, name, state.abort_below)
     for savepoint in state.copying:
         yield CopySavepoint(state.leader, CheckpointId(savepoint))
+    if state.deleting is not None:
+        yield DeleteSavepoint(state.leader, state.deleting.checkpoint)
     for asked in state.holding:
         yield SetHold(state.leader, asked.checkpoint, asked.held)
     if state.sweeping:

@@ -27,7 +27,15 @@ from typing import Any, Self
 
 from headgate.channel import accepting
 from headgate.core.effects import Outcome, Tell
-from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, SavepointAsked, UserFact
+from headgate.core.events import (
+    CancelAsked,
+    CheckpointAsked,
+    DeleteAsked,
+    Event,
+    HoldAsked,
+    SavepointAsked,
+    UserFact,
+)
 from headgate.core.ids import CheckpointId, LeaderId, RequestId, SinkId
 from headgate.errors import ExternalError, HeadgateError, UserError
 from headgate.store.jobstore import JobStore
@@ -261,6 +269,8 @@ def _fact(name: RequestId, request: Mapping[str, Any]) -> UserFact | None:
         case "cancel":
             sinks = request.get("abandon") or ()
             return CancelAsked(name, tuple(SinkId(str(sink)) for sink in sinks)) if _is_names(sinks) else None
+        case "delete" if isinstance(checkpoint, int):
+            return DeleteAsked(name, CheckpointId(checkpoint))
         case "hold" | "release" as command if isinstance(checkpoint, int):
             return HoldAsked(name, CheckpointId(checkpoint), held=command == "hold")
         case _:

@@ -117,6 +117,8 @@ class Performer:
                 put("store", self._storage.set_hold, order)
             case e.CopySavepoint():
                 put("copy", self._storage.copy_savepoint, order)
+            case e.DeleteSavepoint():
+                put("copy", self._storage.delete_savepoint, order)
             case e.ListFiles():
                 self._lanes.put_once("sweep", self._storage.list_files, order)
             case e.DeleteFiles():

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core import chain, recovery
+from headgate.core import chain, deleting, recovery
 from headgate.core.ids import CheckpointId, LeaderId
 from headgate.core.records import CompletedCheckpoint, Fence, Kind, Record
-from headgate.errors import BadStorage, ExternalError, HeadgateError
+from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
 from headgate.snapshot.files import check, tables_of
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
@@ -62,6 +62,29 @@ def finish(store: JobStore, record: CompletedCheckpoint, extra: Mapping[str, Any
     """Write the manifest. All that the savepoint sealed is committed by now."""
     whole = dataclasses.replace(record, transactions=(), request=None, stop=False)
     store.put(f"{directory_of(record.id)}/{MANIFEST}", codec.encode(whole, extra))
+    store.mark_copied(record.id)
+
+
+def delete(store: JobStore, savepoint: CheckpointId, needed: frozenset[str] = frozenset()) -> None:
+    """Delete a savepoint: its record, its manifest, and then all that it has and nobody else needs."""
+    directory = directory_of(savepoint)
+    store.delete_record(savepoint)
+    store.delete(f"{directory}/{MANIFEST}")
+    store.delete(*(entry.path for entry in store.list(directory) if entry.path not in needed))
+    store.forget_copied(savepoint)
+
+
+def delete_at_rest(store: JobStore, savepoint: CheckpointId) -> None:
+    """Delete a savepoint of a job that nobody runs, by the same rules as one that runs."""
+    records = store.read_chain()
+    completed = tuple(record for record in records if isinstance(record, CompletedCheckpoint))
+    known = any(checkpoint.id == savepoint for checkpoint in completed)
+    if known or savepoint not in store.copied():  # A copy without a record is left where a process was killed.
+        why = deleting.why_not(completed, recovery.latest(records), store.held(), savepoint)
+        if why is not None:
+            raise InvalidOption(f"savepoint {savepoint} is not deleted: {why}")
+    others = [store.read_record(checkpoint.id)[1] for checkpoint in completed if checkpoint.id != savepoint]
+    delete(store, savepoint, frozenset(tables_of(others)))
 
 
 def read(path: Path) -> tuple[CompletedCheckpoint, dict[str, Any]]:
@@ -145,6 +168,7 @@ def publish(store: JobStore, brought: Brought) -> CheckpointId:
         _delete_all(store, prefix)
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
     store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
+    store.mark_copied(record.id)
     return record.id
 
 

@@ -28,6 +28,7 @@ from headgate.core.events import (
     RecordCreated,
     RecordTaken,
     SavepointCopied,
+    SavepointDeleted,
 )
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Run, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight, Record, StoredFile
@@ -108,6 +109,12 @@ class Storage:
                 raise
             self._warn(f"the chain could not be read: {error}")
             return
+        for savepoint in self._store.carried_off():
+            if savepoint in extras:
+                self._warn(
+                    f"the directory of savepoint {savepoint} is gone, and it is not copied again: put it back, or "
+                    f"delete the savepoint with `headgate savepoint delete {self._store.job} {savepoint}`"
+                )
         self._extras = extras
         self._snapshots.know(tables_of(extras.values()))
         self._tell(ChainRead(order.leader, tuple(records), held, copied))
@@ -195,6 +202,24 @@ class Storage:
             self._warn(f"savepoint {order.checkpoint} is not copied yet: {error}")
             return
         self._tell(SavepointCopied(order.leader, order.checkpoint))
+
+    def delete_savepoint(self, order: e.DeleteSavepoint) -> None:
+        """Delete a savepoint. If it fails it is ordered again; who no longer leads deletes nothing.
+
+        What another checkpoint names of a savepoint that was brought in stays: a finished task is as it was there.
+        """
+        try:
+            if self._store.read_chain()[-1].leader != order.leader:
+                return
+            others = [extra for number, extra in self._extras.items() if number != order.checkpoint]
+            savepoints.delete(self._store, order.checkpoint, frozenset(tables_of(others)))
+        except UserError:
+            raise
+        except (HeadgateError, OSError) as error:
+            self._warn(f"savepoint {order.checkpoint} is not deleted yet: {error}")
+            return
+        self._extras.pop(order.checkpoint, None)
+        self._tell(SavepointDeleted(order.leader, order.checkpoint))
 
     # -- sweeping ------------------------------------------------------------------------------------------------------
 

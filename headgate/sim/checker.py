@@ -283,6 +283,17 @@ class Checker:
                     self.scene.violation(f"file {name} is left by {GARBAGE_MAX} sweeps, and nobody needs it")
         self.garbage = garbage
 
+    def deletes_savepoint(self, records: Mapping[int, Any], number: int) -> None:
+        """A savepoint is about to be deleted. The job must not be in need of it."""
+        completed = [record for _, record in sorted(records.items()) if hasattr(record, "transactions")]
+        needed = {record.id for record in completed[-1:]}
+        needed.update(self.beside[record.id] for record in completed[-1:] if record.id in self.beside)
+        if number in needed:
+            self.scene.violation(f"savepoint {number} is deleted though the job would return to it")
+        if any(record.id == number and record.kind.value != "savepoint" for record in completed):
+            self.scene.violation(f"checkpoint {number} is deleted as if it were a savepoint")
+        self.swept[number] = None
+
     def asked(self, request: str, who: str) -> None:
         """A user asked a process for something."""
         self.waiting[request] = who

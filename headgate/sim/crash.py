@@ -57,6 +57,7 @@ MEANING: dict[str, tuple[str, str]] = {
     "AbortAttempts": ("left behind; the next generation throws it away", "thrown away"),
     "AbortStrangers": ("left behind; the next generation throws it away", "thrown away"),
     "CopySavepoint": ("the next leader copies the savepoint", "the next leader finds the copy, or makes it"),
+    "DeleteSavepoint": ("the savepoint is there", "the savepoint is gone, or its copy is left without a record"),
     "SetHold": ("the user was not told that it is held", "it is held"),
     "ListFiles": ("the next sweep lists again", "the next sweep lists again"),
     "DeleteFiles": ("the next sweep deletes it", "partly deleted; no kept checkpoint names any of it"),

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.core.events import CancelAsked, CheckpointAsked, Event, HoldAsked, LeadershipLost, SavepointAsked
+from headgate.core.events import (
+    CancelAsked,
+    CheckpointAsked,
+    DeleteAsked,
+    Event,
+    HoldAsked,
+    LeadershipLost,
+    SavepointAsked,
+)
 from headgate.core.graph import Graph, Operator
 from headgate.core.ids import CheckpointId, LeaderId, OperatorUid, SinkId
 from headgate.core.restart import Failure, FailureClass
@@ -137,6 +145,7 @@ def ask(world: "World", fault: Fault) -> None:
         "ask-abandon": CancelAsked(request, (SinkId(fault.target),)),
         "ask-hold": HoldAsked(request, some),
         "ask-release": HoldAsked(request, some, held=False),
+        "ask-delete": DeleteAsked(request, some),
     }
     world.official.take(asked[fault.kind])
 
@@ -179,5 +188,6 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "ask-abandon": ask,
     "ask-hold": ask,
     "ask-release": ask,
+    "ask-delete": ask,
     "change-job": change_job,
 }

@@ -19,6 +19,7 @@ from headgate.core.events import (
     RecordCreated,
     RecordTaken,
     SavepointCopied,
+    SavepointDeleted,
     SealFailed,
     SinkSealed,
     SnapshotDeclined,
@@ -289,6 +290,21 @@ def _copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
     process.tell(SavepointCopied(order.leader, order.checkpoint))
 
 
+def delete_savepoint(process: "Process", order: e.DeleteSavepoint) -> None:
+    """Delete a savepoint, its record first."""
+    process.world.message(_delete_savepoint, process, order)
+
+
+def _delete_savepoint(process: "Process", order: e.DeleteSavepoint) -> None:
+    world = process.world
+    if not process.alive or world.checker.superseded(process.state.generation):
+        return
+    world.checker.deletes_savepoint(world.store.records, order.checkpoint)
+    world.store.records.pop(order.checkpoint, None)
+    world.store.copied.pop(order.checkpoint, None)
+    process.tell(SavepointDeleted(order.leader, order.checkpoint))
+
+
 def set_hold(process: "Process", order: e.SetHold) -> None:
     """Remember a hold. Orders of this kind keep their order; in bad weather they may still get lost."""
     if not process.world.weather or process.world.rng.random() > 0.1:
@@ -374,6 +390,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     e.ReadChain: read_chain,
     e.CreateRecord: create_record,
     e.CopySavepoint: copy_savepoint,
+    e.DeleteSavepoint: delete_savepoint,
     e.SetHold: set_hold,
     e.ListFiles: list_files,
     e.DeleteFiles: delete_files,

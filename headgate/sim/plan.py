@@ -163,6 +163,7 @@ KINDS = (
     ("cancel-and-usurp", 0.5),
     ("ask-hold", 1),
     ("ask-release", 1),
+    ("ask-delete", 1),
     ("change-job", 1),
 )
 """What can happen, and how often relative to each other."""

@@ -9,6 +9,7 @@ written there, and one that another claims is refused.
                     chain/<id>.json          the records, each created once
                     holds/<id>               the checkpoint of that id is held
                     savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
+                    savepoints/copied/<id>   that it was complete once: it is never copied again
                     life                     a name for the time since the storage was begun anew
                     control.json             how to reach the process that leads
                     history.jsonl, history/  notable events
@@ -133,10 +134,29 @@ class JobStore(Folder):
         return self._ids("holds", r"(\d+)")
 
     def copied(self) -> tuple[CheckpointId, ...]:
-        """The savepoints whose own copy is complete."""
-        entries = (entry.path for entry in self.list("savepoints", depth=2))
-        found = (re.fullmatch(r"savepoints/(\d+)/manifest\.json", path) for path in entries)
-        return tuple(sorted(CheckpointId(int(name[1])) for name in found if name))
+        """The savepoints whose own copy is complete, or was: somebody may have carried it off."""
+        whole, once = self._copies()
+        return tuple(sorted(whole | once))
+
+    def carried_off(self) -> tuple[CheckpointId, ...]:
+        """The savepoints whose own copy was complete, and is gone."""
+        whole, once = self._copies()
+        return tuple(sorted(once - whole))
+
+    def mark_copied(self, number: CheckpointId) -> None:
+        """Remember that a savepoint's own copy was complete."""
+        self.put(f"savepoints/copied/{number}", b"")
+
+    def forget_copied(self, number: CheckpointId) -> None:
+        """The savepoint is deleted."""
+        self.delete(f"savepoints/copied/{number}")
+
+    def _copies(self) -> tuple[set[CheckpointId], set[CheckpointId]]:
+        """The savepoints whose own copy is there, and those of which it is remembered."""
+        entries = [entry.path for entry in self.list("savepoints", depth=2)]
+        there = (re.fullmatch(r"savepoints/(\d+)/manifest\.json", path) for path in entries)
+        marks = (re.fullmatch(r"savepoints/copied/(\d+)", path) for path in entries)
+        return {CheckpointId(int(n[1])) for n in there if n}, {CheckpointId(int(n[1])) for n in marks if n}
 
     def life(self) -> str:
         """A name for the time since the storage was begun anew. Made by whoever asks first."""

@@ -293,6 +293,30 @@ def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage
     assert [each.sink for each in fence.abandoned] == ["out"]
 
 
+def test_a_savepoint_is_deleted_by_the_job_that_runs(storage: Path, job: Job) -> None:
+    said = refused(headgate("savepoint", "delete", "orders", "5", "--storage", storage))
+    assert said == "savepoint 5 is not deleted: there is no such savepoint; there are: none"
+    for batch in range(2):
+        job.core.tell(job.core.committed("a", batch))
+        job.core.savepoint()
+        job.core.complete(batch + 1)
+        job.core.tell(e.SavepointCopied(ME, CheckpointId(batch + 1)))
+    with ThreadPoolExecutor(1) as pool:
+        job.asked.clear()
+        asked = pool.submit(headgate, "savepoint", "delete", "orders", "1", "--storage", storage)
+        job.do(lambda: job.core.tell(e.SavepointDeleted(ME, CheckpointId(1))))
+        assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, "savepoint 1 is deleted\n")
+
+
+def test_a_savepoint_of_a_job_that_does_not_run_is_deleted_in_the_storage(storage: Path) -> None:
+    keep(stopped(), opened(storage))
+    said = refused(headgate("savepoint", "delete", "orders", "2", "--storage", storage))
+    assert said.startswith("savepoint 2 is not deleted: the job would go on from it")
+    assert refused(headgate("savepoint", "delete", "orders", "--storage", storage)).endswith(
+        "write `savepoint JOB`, or `savepoint delete JOB ID`"
+    )
+
+
 def test_what_the_job_refuses_and_what_fails_have_codes_of_their_own(storage: Path, job: Job) -> None:
     late = headgate("checkpoint", "orders", "--storage", storage, "--timeout", "0.1")
     assert late.exit_code == 1

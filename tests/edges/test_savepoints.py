@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headgate.core import chain, recovery
-from headgate.core.effects import CopySavepoint, CreateRecord
-from headgate.core.events import RecordTaken, SavepointCopied
+from headgate.core.effects import CopySavepoint, CreateRecord, DeleteSavepoint, ReadChain
+from headgate.core.events import RecordTaken, SavepointCopied, SavepointDeleted
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
 from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Transaction
-from headgate.errors import BadStorage, ExternalError
+from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.run import savepoints
 from headgate.run.savepoints import Brought
 from headgate.snapshot.files import check, tables_of
@@ -116,6 +116,71 @@ def test_a_storage_elsewhere_gets_a_copy_of_what_it_has(tmp_path: Path) -> None:
     copy(made)
     assert made.last() == SavepointCopied(US, NUMBER)
     savepoints.read(tmp_path / "storage/job/savepoints/5")
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+def another(heard: Heard, number: int = 6, leader: LeaderId = US) -> None:
+    """A later checkpoint, so that the job no longer needs savepoint 5."""
+    heard.storage.create_record(CreateRecord(leader, replace(completed(number), leader=leader)))
+    heard.told.clear()
+
+
+def test_a_savepoint_is_deleted_with_its_record_and_its_copy_and_nothing_else(heard: Heard) -> None:
+    copy(heard)
+    another(heard)
+    heard.storage.delete_savepoint(DeleteSavepoint(US, NUMBER))
+    assert heard.told == [SavepointDeleted(US, NUMBER)]
+    assert [record.id for record in heard.store.read_chain()] == [6]
+    assert list(heard.store.list("savepoints")) == []
+    assert (heard.root / FILES[0]).exists(), "files of tasks go with a sweep"
+    heard.storage.delete_savepoint(DeleteSavepoint(US, NUMBER))
+    assert heard.told == [SavepointDeleted(US, NUMBER)] * 2
+
+
+def test_who_no_longer_leads_deletes_no_savepoint(heard: Heard) -> None:
+    copy(heard)
+    another(heard, leader=LeaderId("other"))
+    heard.storage.delete_savepoint(DeleteSavepoint(US, NUMBER))
+    assert heard.told == []
+    assert heard.store.copied() == (NUMBER,)
+
+
+def test_what_another_checkpoint_names_of_a_savepoint_stays(tmp_path: Path, kept: Path) -> None:
+    heard = Heard(open_job(tmp_path / "new"))
+    number = savepoints.publish(heard.store, prepare(heard.store, kept))
+    name = f"savepoints/{number}/{FILES[0]}"
+    record = replace(completed(number + 1, files={UP: (name,)}), leader=US)
+    heard.storage.create_record(CreateRecord(US, record))
+    heard.storage.delete_savepoint(DeleteSavepoint(US, number))
+    assert heard.last() == SavepointDeleted(US, number)
+    assert [entry.path for entry in heard.store.list("savepoints")] == [name]
+
+
+def test_a_copy_that_somebody_carried_off_is_not_made_again(heard: Heard) -> None:
+    copy(heard)
+    shutil.rmtree(heard.root / "savepoints/5")
+    assert heard.store.copied() == (NUMBER,)
+    copy(heard)
+    assert not (heard.root / "savepoints/5").exists()
+    heard.storage.read_chain(ReadChain(US))
+    assert "headgate savepoint delete job 5" in heard.warnings()[-1]
+    another(heard)
+    savepoints.delete_at_rest(heard.store, NUMBER)
+    assert heard.store.copied() == ()
+
+
+def test_a_savepoint_of_a_job_at_rest_is_deleted_unless_the_job_would_go_on_from_it(heard: Heard) -> None:
+    copy(heard)
+    with pytest.raises(InvalidOption, match="the job would go on from it"):
+        savepoints.delete_at_rest(heard.store, NUMBER)
+    with pytest.raises(InvalidOption, match="there is no such savepoint; there are: 5"):
+        savepoints.delete_at_rest(heard.store, CheckpointId(4))
+    another(heard)
+    heard.store.delete_record(NUMBER)  # A process was killed half way.
+    savepoints.delete_at_rest(heard.store, NUMBER)
+    assert list(heard.store.list("savepoints")) == []
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -293,8 +293,8 @@ MUTANTS = (
     Mutant(
         "the end is written down before all decided commits are done",
         "closing.py",
-        "state.copying or state.holding or any(sink.due for sink in state.sinks.values()):\n",
-        "state.copying or state.holding:\n",
+        "    if under_way or any(sink.due for sink in state.sinks.values()):\n",
+        "    if under_way:\n",
     ),
     Mutant(
         "commits that a user gave up are not written down",

@@ -109,6 +109,8 @@ class Rest:
                 return e.StrangersAborted(generation, sink, below)
             case o.CopySavepoint(leader, checkpoint):
                 return e.SavepointCopied(leader, checkpoint)
+            case o.DeleteSavepoint(leader, checkpoint):
+                return e.SavepointDeleted(leader, checkpoint)
             case o.SetHold(leader, checkpoint, held):
                 return e.HoldSet(leader, checkpoint, held)
             case o.ListFiles(generation):
@@ -174,6 +176,7 @@ class Rest:
             e.SavepointAsked(request, stop=True),
             e.HoldAsked(request, some),
             e.HoldAsked(request, some, held=False),
+            e.DeleteAsked(request, some),
             e.CancelAsked(request) if which > 12 else e.CheckpointAsked(request),
         )
         return facts[how % len(facts)]

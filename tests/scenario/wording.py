@@ -17,6 +17,7 @@ from headgate.core.effects import (
     CopySavepoint,
     CreateRecord,
     DeleteFiles,
+    DeleteSavepoint,
     Effect,
     ListFiles,
     NotifyCompleted,
@@ -67,6 +68,8 @@ def order(effect: Effect) -> str:
             return f"create {_record(record)}"
         case CopySavepoint(_, checkpoint):
             return f"copy savepoint {checkpoint}"
+        case DeleteSavepoint(_, checkpoint):
+            return f"delete savepoint {checkpoint}"
         case SetHold(_, checkpoint, held):
             return f"set {checkpoint} {'held' if held else 'not held'}"
         case ListFiles():

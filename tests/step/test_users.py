@@ -19,6 +19,7 @@ REQUESTS: list[e.UserFact] = [
     e.SavepointAsked(ASK, stop=True),
     e.HoldAsked(ASK, ONE),
     e.HoldAsked(ASK, ONE, held=False),
+    e.DeleteAsked(ASK, ONE),
 ]
 
 

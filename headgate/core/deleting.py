@@ -1,0 +1,69 @@
+"""A user deletes a savepoint: its record, and its own copy.
+
+One rule: what the job may return to by itself is never deleted. The record goes first: a copy without a record still
+stands on its own, and a record without a copy would be a promise.
+"""
+
+from headgate.core import closing, sweeping
+from headgate.core.effects import DeleteSavepoint, Outcome, Tell
+from headgate.core.events import DeleteAsked, SavepointDeleted
+from headgate.core.evolve import evolve
+from headgate.core.ids import CheckpointId
+from headgate.core.records import CompletedCheckpoint, Kind
+from headgate.core.state import AT_REST, Turn
+
+
+def why_not(
+    completed: tuple[CompletedCheckpoint, ...],
+    base: CheckpointId | None,
+    held: tuple[CheckpointId, ...],
+    savepoint: CheckpointId,
+) -> str | None:
+    """Why a savepoint cannot be deleted, and what to do; None if it can."""
+    found = next((checkpoint for checkpoint in completed if checkpoint.id == savepoint), None)
+    if found is None or found.kind is not Kind.SAVEPOINT:
+        there = ", ".join(str(each.id) for each in completed if each.kind is Kind.SAVEPOINT) or "none"
+        return f"there is no such savepoint; there are: {there}"
+    if savepoint == base:
+        return "the job would go on from it: let it take a checkpoint first, with `headgate checkpoint`"
+    if any(checkpoint.id == base and checkpoint.keeps == savepoint for checkpoint in completed):
+        return "the job began from it, and not every task has committed a batch since: let it run for a while first"
+    if savepoint in held:
+        return "it is held: release it first"
+    return None
+
+
+def asked(turn: Turn, fact: DeleteAsked) -> None:
+    """A user wants a savepoint to go. One at a time."""
+    state = turn.state
+    if state.phase in AT_REST or state.phase in sweeping.NOT_YET_OURS:
+        why: str | None = "this process does not lead the job, or not yet"
+    elif state.deleting is not None:
+        why = f"savepoint {state.deleting.checkpoint} is being deleted: try again in a moment"
+    elif fact.checkpoint in state.copying:
+        why = "it is still being copied: wait until that is done"
+    else:
+        why = why_not(state.completed, state.base, state.held, fact.checkpoint)
+    if why is not None:
+        text = f"savepoint {fact.checkpoint} is not deleted: {why}"
+        turn.order(Tell(Outcome.REFUSED, text, fact.request, fact.checkpoint))
+        return
+    turn.state = evolve(state, deleting=fact)
+    turn.order(DeleteSavepoint(state.leader, fact.checkpoint))
+
+
+def deleted(turn: Turn, fact: SavepointDeleted) -> None:
+    """Record and copy are gone. What only the savepoint needed goes with a sweep."""
+    state = turn.state
+    if fact.leader != state.leader or state.deleting is None or state.deleting.checkpoint != fact.checkpoint:
+        return
+    turn.state = evolve(
+        state,
+        deleting=None,
+        completed=tuple(checkpoint for checkpoint in state.completed if checkpoint.id != fact.checkpoint),
+        doomed=(*state.doomed, fact.checkpoint),
+    )
+    text = f"savepoint {fact.checkpoint} is deleted"
+    turn.order(Tell(Outcome.DONE, text, state.deleting.request, fact.checkpoint))
+    sweeping.sweep(turn)
+    closing.closed(turn)
