@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headgate.sim.disk import Disk, Planned, TaskImage, weigh
+from headgate.sim.disk import Disk, Planned, TaskImage, key_of, weigh
 from headgate.sim.sink import SimSink
+from headgate.sim.table import SimTable
 
 GARBAGE_MAX = 24
 """A file that nobody needs is gone after so many sweeps, each for another checkpoint."""
@@ -21,6 +22,7 @@ class Scene(Protocol):
 
     disk: Disk
     sinks: dict[str, SimSink]
+    tables: dict[str, SimTable]
 
     def violation(self, what: str) -> None:
         """Report something that must not be."""
@@ -341,6 +343,18 @@ class Checker:
                     self._judge(sink, source, number, seen)
             if counts:
                 self.scene.violation(f"{sink} has rows that no source gave: {sorted(counts)[:3]}")
+            self._no_stale_rows(sink)
+
+    def _no_stale_rows(self, sink: str) -> None:
+        """What was written at once under keys must be what was committed last under each."""
+        newest = {key_of(row): row for row in self.scene.sinks[sink].visible}
+        found = {key: row for key, (_, row) in self.scene.tables[sink].rows.items() if row[:2] not in self.lost}
+        for key, row in found.items():
+            if newest.get(key) != row:
+                self.scene.violation(f"{sink} has {row} under {key}; committed last was {newest.get(key)}")
+                return
+        if missing := [key for key, row in newest.items() if key not in self.scene.tables[sink].rows]:
+            self.scene.violation(f"{sink} has nothing under {missing[0]}")
 
     def count(self, sink: str, task: str) -> tuple[int, int]:
         """How many records a sink's reader misses, and how many it sees too often."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 Row = tuple[int, int, int, int]
 
+KEYS = 4
+"""So many keys the records of one source have, one after the other."""
 FULL_EVERY = 4
 """Every so many batches a task's state is written in full; between them only what changed."""
 
@@ -110,6 +112,11 @@ class Disk:
         """The working directory is gone. What is left is in the storage."""
         for name in [name for name in self.files if name not in self.stored]:
             self.delete(name)
+
+
+def key_of(row: Row) -> tuple[int, int, int]:
+    """Under what a row is written where rows have keys: its source, its path, and one of a few numbers."""
+    return row[0], row[2], row[1] % KEYS
 
 
 def weigh(rows: list[Row]) -> int:

@@ -25,6 +25,9 @@ from headgate.sim.plan import Fault
 if TYPE_CHECKING:
     from headgate.sim.world import World
 
+MUCH_LATER = 10
+"""Executors that nobody waits for are so much slower than others that a job may have ended meanwhile."""
+
 
 def fail_task(world: "World", fault: Fault, kind: FailureClass) -> None:
     """A query of the leader dies."""
@@ -79,6 +82,37 @@ def usurp_slowly(world: "World", fault: Fault) -> None:
     if not world.electing:
         world.elect()
         world.processes[-1].write_delay_ms = fault.lasting_ms
+
+
+def freeze_leader(world: "World", fault: Fault) -> None:
+    """The leader is stopped in the middle of everything, another takes over, and the first goes on later."""
+    before = world.official
+    if before is not None and before.alive and not world.electing:
+        before.thaws_at = world.now + fault.lasting_ms
+        world.elect()
+
+
+def forget_executor(world: "World", fault: Fault) -> None:
+    """An executor is given up for lost, but is only slow: what it had begun to write arrives later.
+
+    Spark has another one do the same work at once, or the query fails.
+    """
+    query = world.official.queries.get(fault.target) if world.official else None
+    if query is None:
+        return
+    if fault.amount % 2:
+        query.lags_ms = fault.lasting_ms * MUCH_LATER
+    else:
+        query.outlives_ms = fault.lasting_ms * MUCH_LATER
+        fail_task(world, fault, FailureClass.LOST_EXECUTOR)
+
+
+def orphan_executors(world: "World", fault: Fault) -> None:
+    """The leader's process dies, and its executors do not: what they had begun to write arrives later."""
+    if world.official is not None:
+        for query in world.official.queries.values():
+            query.outlives_ms = fault.lasting_ms * MUCH_LATER
+        world.crash(world.official)
 
 
 def cancel_and_usurp(world: "World", fault: Fault) -> None:
@@ -174,6 +208,9 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "lose-directory": lose_directory,
     "usurp": usurp,
     "usurp-slowly": usurp_slowly,
+    "freeze-leader": freeze_leader,
+    "forget-executor": forget_executor,
+    "orphan-executors": orphan_executors,
     "cancel-and-usurp": cancel_and_usurp,
     "weather": storm,
     "store-trouble": store_trouble,

@@ -149,6 +149,9 @@ KINDS = (
     ("lose-directory", 3),
     ("usurp", 4),
     ("usurp-slowly", 3),
+    ("freeze-leader", 4),
+    ("forget-executor", 3),
+    ("orphan-executors", 3),
     ("weather", 5),
     ("store-trouble", 5),
     ("slow-task", 3),
@@ -172,7 +175,7 @@ KINDS = (
 def _fault(rng: Random, graph: Graph) -> Fault:
     kind = rng.choices([name for name, _ in KINDS], [weight for _, weight in KINDS])[0]
     target = ""
-    if kind in ("crash-task", "fail-user", "fail-internal", "slow-task", "decline"):
+    if kind in ("crash-task", "fail-user", "fail-internal", "slow-task", "decline", "forget-executor"):
         target = str(rng.choice(graph.tasks).id)
     elif kind in ("commit-trouble", "seal-trouble", "ask-abandon"):
         target = str(rng.choice(tuple(graph.owner)))

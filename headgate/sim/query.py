@@ -17,6 +17,7 @@ from headgate.core.events import (
     TaskFailed,
     TaskStarted,
 )
+from headgate.core.fencing import Order
 from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
@@ -40,6 +41,8 @@ class Query:
         "failure",
         "generation",
         "inputs",
+        "lags_ms",
+        "outlives_ms",
         "outputs",
         "process",
         "run",
@@ -53,6 +56,7 @@ class Query:
         "up",
         "waiting",
         "work",
+        "writing",
     )
 
     def __init__(self, process: "Process", generation: int, task: str, run: int, *, skip: bool) -> None:
@@ -78,12 +82,17 @@ class Query:
         self.failure: Failure | None = None
         self.slow = 1
         self.waiting: Planned | None = None
+        self.writing: Planned | None = None
+        self.lags_ms = 0
+        """So much later an executor that was given up for lost writes the next batch once more. 0: none does."""
+        self.outlives_ms = 0
+        """So much later its executors write what they had begun to, if the query dies meanwhile. 0: they die too."""
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Come up: find out what is committed, and run again what was not."""
-        if not self.alive:
+        if self.process.frozen(self.start) or not self.alive:
             return
         self.up = True
         planned = self.work.planned
@@ -181,7 +190,7 @@ class Query:
         return (1 + int(self.process.world.rng.random() * base)) * self.slow
 
     def _enter(self, planned: Planned) -> None:
-        if not self.alive:
+        if self.process.frozen(self._enter, planned) or not self.alive:
             return
         boundary = Boundary(Batch(planned.batch), planned.positions)  # type: ignore[arg-type]
         self.waiting = planned
@@ -190,29 +199,33 @@ class Query:
     def admit(self, batch: int) -> None:
         """The batch that waits in the hook may write."""
         planned = self.waiting
-        if planned is not None and planned.batch == batch:
+        if self.alive and planned is not None and planned.batch == batch:
             self.waiting = None
-            self.process.world.at(self._pace(10), self._write, planned)
+            if self._lead(planned):
+                self.writing = planned
+                self.process.world.at(self._pace(10), self._write, planned)
 
     def _write(self, planned: Planned) -> None:
+        if self.process.frozen(self._write, planned):
+            return
         if not self.alive:
+            self.outlive()
             return
+        self.writing = None
         world = self.process.world
-        image = self.work.committed
-        nonce = world.rng.getrandbits(31)
-        rows: list[Row] = []
-        taken = []
-        for index, channel in enumerate(self.inputs):
-            fresh = self._read(channel, image.positions[index], planned.positions[index])
-            taken.append(image.taken[index] + weigh(fresh))
-            code = int(channel[1:]) + 1
-            rows += [(s, number, path * 31 + code, tag * 7 ^ nonce) for s, number, path, tag in fresh]
-        if self.failure is not None:
+        read = self._compute(planned)
+        if read is None:
             return
-        numbers = range(image.offset, planned.offset)
-        rows += [(self.source, number, 0, nonce) for number in numbers]
+        taken, numbers, rows = read
         for sink in self.sinks:
             world.sinks[sink].write(self.generation, planned.batch, self.run, rows)
+            if not world.tables[sink].merge(self._order(planned), rows):
+                self._fenced(sink)
+                return
+            if self.lags_ms:
+                world.tables[sink].expect(world, self.lags_ms, self._order(planned), rows)
+        self.lags_ms = 0
+        image = self.work.committed
         after = TaskImage(
             batch=planned.batch,
             run=self.run,
@@ -229,8 +242,25 @@ class Query:
         )
         world.at(self._pace(4), self._commit, after, rows)
 
+    def _compute(self, planned: Planned) -> tuple[list[int], range, list[Row]] | None:
+        """What a batch takes in: the sums, the numbers of its own source, and its rows. None if something is gone."""
+        image = self.work.committed
+        nonce = self.process.world.rng.getrandbits(31)
+        rows: list[Row] = []
+        taken = []
+        for index, channel in enumerate(self.inputs):
+            fresh = self._read(channel, image.positions[index], planned.positions[index])
+            if fresh is None:
+                return None
+            taken.append(image.taken[index] + weigh(fresh))
+            code = int(channel[1:]) + 1
+            rows += [(s, number, path * 31 + code, tag * 7 ^ nonce) for s, number, path, tag in fresh]
+        numbers = range(image.offset, planned.offset)
+        rows += [(self.source, number, 0, nonce) for number in numbers]
+        return taken, numbers, rows
+
     def _commit(self, image: TaskImage, rows: list[Row]) -> None:
-        if not self.alive:
+        if self.process.frozen(self._commit, image, rows) or not self.alive:
             return
         world = self.process.world
         world.checker.runs_ahead(self.generation, self.task, image.batch)
@@ -241,10 +271,42 @@ class Query:
         world.at(self._pace(3), self._idle)
 
     def _idle(self) -> None:
+        if self.process.frozen(self._idle):
+            return
         self.busy = False
         self.poke()
 
-    def _read(self, channel: str, after: int, through: int) -> list[Row]:
+    # -- rows that are written at once ---------------------------------------------------------------------------------
+
+    def _order(self, planned: Planned) -> Order:
+        return Generation(self.generation), Batch(planned.batch), Run(self.run)
+
+    def _lead(self, planned: Planned) -> bool:
+        """Take the leader row of every table before anything is written."""
+        for sink in self.sinks:
+            if not self.process.world.tables[sink].lead(self._order(planned)):
+                self._fenced(sink)
+                return False
+        return True
+
+    def _fenced(self, sink: str) -> None:
+        """A table says that this attempt comes too late. That ends the job, and whoever leads it cannot be told so."""
+        what = f"{self.task} is fenced off from {sink}"
+        self.process.world.missing(self.generation, what)
+        self.kill(Failure(FailureClass.USER, what))
+
+    def outlive(self) -> None:
+        """The query is dead, or its driver will not wake in time: its executors write what they had begun to, later."""
+        planned, self.writing = self.writing, None
+        if planned is None or not self.outlives_ms or self.work.committed.batch != planned.batch - 1:
+            return
+        world = self.process.world
+        read = self._compute(planned)
+        if read is not None:
+            for sink in self.sinks:
+                world.tables[sink].expect(world, self.outlives_ms, self._order(planned), read[2])
+
+    def _read(self, channel: str, after: int, through: int) -> list[Row] | None:
         segments = self.process.world.disk.segments.get((self.generation, channel), {})
         rows: list[Row] = []
         for batch in range(after + 1, through + 1):
@@ -253,7 +315,7 @@ class Query:
                 what = f"{self.task} reads segment {batch} of {channel}, which is not there"
                 self.process.world.missing(self.generation, what)
                 self.kill(Failure(FailureClass.EXTERNAL, what))
-                break
+                return None
             rows += segment
         return rows
 
@@ -262,7 +324,7 @@ class Query:
         image = self.work.committed
         world = self.process.world
         skipped = tuple(
-            image.skipped[index] + weigh(self._read(channel, image.positions[index], planned.positions[index]))
+            image.skipped[index] + weigh(self._read(channel, image.positions[index], planned.positions[index]) or [])
             for index, channel in enumerate(self.inputs)
         )
         numbers = range(image.offset, planned.offset)

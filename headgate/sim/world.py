@@ -34,6 +34,7 @@ from headgate.sim.plan import CALM_MS, TROUBLE_MS, Fault, Plan
 from headgate.sim.query import Query
 from headgate.sim.sink import SimSink
 from headgate.sim.store import Store
+from headgate.sim.table import SimTable
 
 CHECK_EVERY = 24
 """The invariants are checked after every so many steps of the core, and at the end."""
@@ -68,6 +69,14 @@ class Process:
         self.tick_at: int | None = None
         self.steps = 0
         self.write_delay_ms = 0
+        self.thaws_at = 0
+
+    def frozen(self, act: Callable[..., None], *args: object) -> bool:
+        """Whether the process is stopped. Then it does this when it goes on, as if no time had passed."""
+        if self.world.now >= self.thaws_at:
+            return False
+        self.world.at(self.thaws_at - self.world.now, act, *args)
+        return True
 
     def tell(self, event: Event) -> None:
         """A fact is on its way to the core of this process."""
@@ -75,7 +84,7 @@ class Process:
 
     def take(self, event: Event) -> None:
         """The core takes in a fact, and its orders are carried out."""
-        if not self.alive:
+        if not self.alive or self.frozen(self.take, event):
             return
         kind = type(event)
         if kind in WITHOUT_DEADLINES:
@@ -168,6 +177,7 @@ class World:
         self._number = 0
         self.disk = Disk()
         self.sinks = {str(sink): SimSink(str(sink)) for sink in plan.graph.owner}
+        self.tables = {str(sink): SimTable(versioned=bool(n % 2)) for n, sink in enumerate(plan.graph.owner, plan.seed)}
         self.checker = Checker(self, _shape(plan))
         self.store = Store(self, self.checker.created)
         self.graph = plan.graph
@@ -272,9 +282,19 @@ class World:
         except CoreError as error:
             self.violation(str(error))
         if ending is Ending.FINISHED:
+            self._land_all()
             self.checker.finished()
         else:
             self.checker.interrupted()
+
+    def _land_all(self) -> None:
+        """Whoever was frozen or forgotten writes what it had begun to, after the end."""
+        for process in self.processes:
+            for query in process.queries.values():
+                query.outlives_ms = 1
+                query.outlive()
+        for table in self.tables.values():
+            table.land_all()
 
     def crash(self, process: Process) -> None:
         """A process dies, and its queries with it. What it had sent is on its way."""

@@ -22,6 +22,42 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "whoever wakes up takes the leader row of a sink that writes at once",
+        "fencing.py",
+        "    return leader <= order\n",
+        "    return order[0] > 0\n",
+    ),
+    Mutant(
+        "rows are written at once although another attempt has taken the leader row",
+        "fencing.py",
+        "    return leader == order\n",
+        "    return order[0] > 0\n",
+    ),
+    Mutant(
+        "the leader row knows generations only: an executor that was given up writes over later batches",
+        "fencing.py",
+        "    return leader == order\n",
+        "    return leader[0] == order[0]\n",
+    ),
+    Mutant(
+        "versions of rows do not rise with the generation",
+        "fencing.py",
+        "    epoch = max(0, begun_ms // 1_000 - EPOCH_S) + generation\n",
+        "    epoch = max(0, begun_ms // 1_000 - EPOCH_S) + min(generation, 1)\n",
+    ),
+    Mutant(
+        "versions of rows do not tell batches apart",
+        "fencing.py",
+        "min(batch + run, ",
+        "min(run, ",
+    ),
+    Mutant(
+        "versions of rows do not tell runs apart",
+        "fencing.py",
+        "min(batch + run, ",
+        "min(batch, ",
+    ),
+    Mutant(
         "a fact of a dead run is accepted",
         "tasks.py",
         "if fact.run != task.run or task.ended or task.restart_at_ms is not None:",

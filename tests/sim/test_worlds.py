@@ -13,9 +13,10 @@ import headgate.sim
 from headgate.core.ids import TaskId
 from headgate.sim import runner, scenario
 from headgate.sim.checker import Checker, Shape
-from headgate.sim.disk import Disk
+from headgate.sim.disk import Disk, key_of
 from headgate.sim.plan import KINDS, Plan, draw
 from headgate.sim.sink import SimSink
+from headgate.sim.table import SimTable
 from headgate.sim.world import World
 
 WORLDS = sorted(Path(__file__).parents[1].joinpath("scenario", "worlds").glob("*.world"))
@@ -85,6 +86,7 @@ class Scene:
     def __init__(self, mode: str = "exactly-once") -> None:
         self.disk = Disk()
         self.sinks = {"k0": SimSink("k0")}
+        self.tables = {"k0": SimTable(versioned=True)}
         self.found: list[str] = []
         shape = Shape(mode, 1, None, aligned=True, channels=(), sinks=(("k0", "t0"),), records={"t0": 2})
         self.checker = Checker(self, shape)
@@ -93,7 +95,9 @@ class Scene:
         self.found.append(what)
 
     def show(self, *numbers: int) -> None:
-        self.sinks["k0"].visible += [(0, number, 0, 99) for number in numbers]
+        rows = [(0, number, 0, 99) for number in numbers]
+        self.sinks["k0"].visible += rows
+        self.tables["k0"].rows.update({key_of(row): (1, row) for row in rows})
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,23 @@ def test_the_checker_counts_loss_and_duplication_by_mode(mode: str, seen: tuple[
     scene.show(*seen)
     scene.checker.finished()
     assert scene.found == found
+
+
+@pytest.mark.parametrize(
+    ("mode", "found"), [("exactly-once", (0, 1, 0, 7)), ("exactly-once", (0, 5, 0, 99)), ("at-least-once", None)]
+)
+def test_the_checker_finds_rows_under_keys_that_are_not_the_last_that_were_committed(
+    mode: str, found: tuple[int, int, int, int] | None
+) -> None:
+    scene = Scene(mode)
+    scene.show(0, 1)
+    del scene.tables["k0"].rows[0, 0, 1]
+    if found is not None:
+        scene.tables["k0"].rows[0, 0, 1] = (1, found)
+    scene.checker.finished()
+    missing = "k0 has nothing under (0, 0, 1)"
+    stale = f"k0 has {found} under (0, 0, 1); committed last was (0, 1, 0, 99)"
+    assert scene.found == [missing if found is None else stale]
 
 
 def test_at_most_once_may_lose_only_what_was_skipped() -> None:
