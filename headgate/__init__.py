@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headgate import restart, state
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
-    from headgate.errors import ExternalError, HeadgateError, UserError
+    from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
     from headgate.job.api import Job, Stream
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
@@ -34,6 +34,7 @@ __all__ = [
     "Context",
     "DeadRuns",
     "ExternalError",
+    "FencedOff",
     "Guarantee",
     "HeadgateError",
     "IdempotentSink",
@@ -71,7 +72,7 @@ __all__ = [
 __version__ = "0.2.0"
 
 _HOMES = {
-    "headgate.errors": ("ExternalError", "HeadgateError", "UserError"),
+    "headgate.errors": ("ExternalError", "FencedOff", "HeadgateError", "UserError"),
     "headgate.job.api": ("Job", "Stream"),
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),

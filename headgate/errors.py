@@ -6,7 +6,8 @@
     ├── UserError           the user: exit code 2, one line, nothing touched
     │   ├── InvalidJob      the job cannot run as it is written; names the user's own source line
     │   ├── InvalidOption   an option or argument that cannot hold
-    │   └── BadStorage      the storage is not what it should be: another job's, a newer format, corrupt
+    │   ├── BadStorage      the storage is not what it should be: another job's, a newer format, corrupt
+    │   └── FencedOff       somebody else leads since: nothing was written, and trying again is in vain
     └── ExternalError       another system was away or busy: trying again may help
 
 A message is one line: a short fact, then the detail, then what to do. Every error survives pickling.
@@ -36,6 +37,10 @@ class InvalidOption(UserError):
 
 class BadStorage(UserError):
     """The storage, or something in it, is not what it should be. It is left as it is."""
+
+
+class FencedOff(UserError):
+    """A write came too late: somebody else leads since. Nothing of it was written, and trying again is in vain."""
 
 
 class ExternalError(HeadgateError):

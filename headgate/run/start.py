@@ -240,10 +240,10 @@ def _run(
     mode = MODES[job.checkpoint.access]
     staged = _make_working_directory(_working_root(job, store), mode) / "staged"
     timeout_ms = to_core(job.checkpoint, job.restart).timeout_ms
-    life = store.life()
+    life, begun_ms = store.life(), store.begun_ms(int(time.time() * 1_000))
     try:
         for uid, sink in sinks.items():
-            sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms, mode))
+            sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms, mode, begun_ms))
         restore = preflight.settle(store, planned.graph(), beginning)
         return Running(job, teller, spark, store, planned, known).lead(restore)
     finally:

@@ -27,6 +27,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from headgate.access import OWNER_ONLY
+from headgate.core import fencing
+from headgate.core.fencing import Order
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 
 
@@ -59,6 +61,15 @@ class SinkContext:
     """A checkpoint that takes longer is given up."""
     directory_mode: int = OWNER_ONLY
     """The mode of directories that are made for rows which readers may not see yet."""
+    begun_ms: int = 0
+    """When the storage was begun anew, by the clock of whoever began it."""
+
+    def version(self, attempt: "Attempt") -> int:
+        """The order of an attempt as one number below 2^63, for a system that keeps what has the highest version.
+
+        It is higher than that of every attempt before, also of earlier generations and of earlier lives.
+        """
+        return fencing.version(self.begun_ms, attempt.order)
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,11 @@ class Attempt:
     generation: Generation
     batch: Batch
     run: Run
+
+    @property
+    def order(self) -> Order:
+        """What fences off attempts that come late: they have a lower one. Compare all of it, from left to right."""
+        return self.generation, self.batch, self.run
 
 
 @dataclass(frozen=True)

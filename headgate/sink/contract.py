@@ -43,6 +43,7 @@ JOB = "contract"
 SINK = SinkId("sink")
 CONTEXT = SinkContext(JOB, SINK)
 """For a sink that needs no life and no directory to be told apart by."""
+BEGUN_MS = 1_760_000_000_000
 ROWS = 10
 ANSWER_SECONDS = 300.0
 
@@ -50,7 +51,7 @@ ANSWER_SECONDS = 300.0
 def context_in(place: Path) -> SinkContext:
     """Who a sink works for, with a life that is the place's own, and a directory next to it for what waits."""
     life = hashlib.sha256(str(place).encode()).hexdigest()[:12]
-    return SinkContext(JOB, SINK, life=life, staging=place.with_name(f"{place.name}-staged"))
+    return SinkContext(JOB, SINK, life=life, staging=place.with_name(f"{place.name}-staged"), begun_ms=BEGUN_MS)
 
 
 def attempt(batch: int, *, run: int = 1, generation: int = 1) -> Attempt:
@@ -71,6 +72,11 @@ def write(sink: TwoPhaseSink, spark: SparkSession, what: Attempt, *, partitions:
     """Write what ``rows_of`` says."""
     sink.begin_transaction(what)
     sink.invoke(what, _frame(spark, what, ROWS, partitions))
+
+
+def rows_in(spark: SparkSession, what: Attempt, *, partitions: int = 2) -> DataFrame:
+    """What ``rows_of`` says, for ``invoke``."""
+    return _frame(spark, what, ROWS, partitions)
 
 
 def seal(sink: TwoPhaseSink, checkpoint: int, *attempts: Attempt, generation: int = 1) -> str:

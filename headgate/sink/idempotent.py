@@ -1,7 +1,8 @@
 """Idempotent sinks: a row has a key of its own, and a row that is written again is written over itself.
 
 One rule: rows are written at once, with their batch, and what is replayed gives the same keys. So in the end readers
-find every row once; on the way they may see rows whose checkpoint is not complete, and see them change.
+find every row once; on the way they may see rows whose checkpoint is not complete, and see them change. What comes late
+must not be written over what is newer: a sink that sees to that is ``fenced``.
 """
 
 from abc import abstractmethod
@@ -22,12 +23,27 @@ class IdempotentSink(TwoPhaseSink):
         """Every row once, in the end."""
         return Guarantee.EFFECTIVELY_ONCE
 
+    @property
+    def fenced(self) -> bool:
+        """Whether rows that come late are kept out: those of an attempt whose ``order`` is lower than that of another.
+
+        A process that was frozen, or an executor that outlives its driver, may still come with old rows when newer
+        ones are written. Only the other system can keep them out, and nobody but the sink can tell it which are older:
+        by the ``order`` of the attempt, or by its ``version`` in the context. What is not kept out stays, until the
+        same key is written again.
+        """
+        return False
+
     @abstractmethod
     def writer(self, attempt: Attempt) -> Write:
-        """What writes the rows of a partition on an executor. All rows are there for good when it returns."""
+        """What writes the rows of a partition on an executor. All rows are there for good when it returns.
 
-    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+        It raises ``FencedOff`` if the other system says that it comes too late.
+        """
+
+    def _prepare(self, attempt: Attempt, dataframe: DataFrame) -> DataFrame:
         """The rows as the writer gets them. It must not compute anything by itself."""
+        del attempt
         return dataframe
 
     def begin_transaction(self, attempt: Attempt) -> None:
@@ -35,7 +51,7 @@ class IdempotentSink(TwoPhaseSink):
 
     def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
         """Have executors write the rows."""
-        write_partitions(self._prepare(dataframe), self.writer(attempt))
+        write_partitions(self._prepare(attempt, dataframe), self.writer(attempt))
 
     def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
         """All is written already."""

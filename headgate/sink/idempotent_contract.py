@@ -16,13 +16,16 @@ In a test module, with pytest and a fixture ``spark`` (a ``SparkSession``)::
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from unittest import SkipTest
 
 from pyspark.sql import SparkSession
 
 from headgate.core.ids import Generation, Run
+from headgate.errors import FencedOff
 from headgate.sink.api import DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import Row, attempt, compare, context_in, rows_of, seal, write
+from headgate.sink.contract import Row, attempt, compare, context_in, rows_in, rows_of, seal, write
 
 
 class IdempotentContract(ABC):
@@ -75,6 +78,36 @@ class IdempotentContract(ABC):
         write(sink, spark, again, partitions=1)
         sink.commit(seal(sink, 9, again, generation=2))
         compare(self.visible(tmp_path), rows_of(attempt(0), again))
+
+    def test_a_leader_that_wakes_up_writes_over_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
+        frozen = self._open_fenced(tmp_path)
+        write(frozen, spark, attempt(0))
+        frozen.begin_transaction(attempt(1))
+        sink = self._open(tmp_path)
+        sink.abort(Strangers(Generation(2)))
+        again = [attempt(batch, generation=2) for batch in (0, 1)]
+        for each in again:
+            write(sink, spark, each, partitions=1)
+        with suppress(FencedOff):  # What it was in the middle of.
+            frozen.invoke(attempt(1), rows_in(spark, attempt(1)))
+        with suppress(FencedOff):  # What it would do next.
+            write(frozen, spark, attempt(1, run=2))
+        compare(self.visible(tmp_path), rows_of(*again))
+
+    def test_a_run_that_was_given_up_writes_over_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
+        sink = self._open_fenced(tmp_path)
+        sink.begin_transaction(attempt(0, run=1))
+        write(sink, spark, attempt(0, run=2), partitions=1)
+        with suppress(FencedOff):
+            sink.invoke(attempt(0, run=1), rows_in(spark, attempt(0, run=1)))
+        compare(self.visible(tmp_path), rows_of(attempt(0, run=2)))
+
+    def _open_fenced(self, place: Path) -> TwoPhaseSink:
+        """A sink that keeps out what comes late. Nothing is tested of one that does not say so."""
+        sink = self._open(place)
+        if not getattr(sink, "fenced", False):
+            raise SkipTest("the sink does not say that it keeps out what comes late")
+        return sink
 
     def _open(self, place: Path) -> TwoPhaseSink:
         sink = self.make_sink(place)

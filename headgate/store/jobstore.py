@@ -11,6 +11,7 @@ written there, and one that another claims is refused.
                     savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
                     savepoints/copied/<id>   that it was complete once: it is never copied again
                     life                     a name for the time since the storage was begun anew
+                    begun.json               when that was
                     control.json             how to reach the process that leads
                     history.jsonl, history/  notable events
 
@@ -36,6 +37,7 @@ from headgate.store.history import Lines, open_history
 CLAIM = "job.json"
 CONTROL = "control.json"
 LIFE = "life"
+BEGUN = "begun.json"
 PROBE = "writable"
 
 
@@ -165,6 +167,20 @@ class JobStore(Folder):
         life = f"life_{uuid.uuid4().hex[:12]}"
         self.create_if_absent(LIFE, f"{life} {_checksum(life)}\n".encode())
         return self._read_life()
+
+    def begun_ms(self, now_ms: int) -> int:
+        """When the storage was begun, by the clock of whoever asked first. It never changes."""
+        with contextlib.suppress(Missing):
+            return self._read_begun()
+        self.create_if_absent(BEGUN, codec.wrap({"begun_ms": now_ms}))
+        return self._read_begun()
+
+    def _read_begun(self) -> int:
+        where = f"{self.uri}/{BEGUN}"
+        begun = codec.unwrap(self.read(BEGUN), where).get("begun_ms")
+        if not isinstance(begun, int):
+            raise BadStorage(f"{where} does not say when the storage was begun: restore it from a copy")
+        return begun
 
     def _read_life(self) -> str:
         """The life, if its file is whole. One of an earlier version has no checksum in it."""

@@ -9,7 +9,7 @@ import pytest
 from headgate.core.ids import CheckpointId
 from headgate.core.records import Record
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.store import history
+from headgate.store import codec, history
 from headgate.store.api import Missing, Store
 from headgate.store.jobstore import JobStore, jobs
 from headgate.store.local import LocalStore
@@ -286,6 +286,18 @@ def test_control_is_put_read_and_cleared(job: JobStore) -> None:
     job.clear_control()
     job.clear_control()
     assert job.read_control() is None
+
+
+def test_the_beginning_is_noted_once_and_a_changed_digit_is_noticed(job: JobStore) -> None:
+    assert job.begun_ms(1_763_300_000_000) == 1_763_300_000_000
+    assert job.begun_ms(1_863_300_000_000) == 1_763_300_000_000
+    good = job.read("begun.json")
+    job.put("begun.json", good.replace(b"17633", b"17733"))
+    with pytest.raises(BadStorage, match=r"begun\.json is damaged: its checksum does not match"):
+        job.begun_ms(1_863_300_000_000)
+    job.put("begun.json", codec.wrap({"begun_ms": "soon"}))
+    with pytest.raises(BadStorage, match=r"begun\.json does not say when the storage was begun"):
+        job.begun_ms(1_863_300_000_000)
 
 
 def test_a_damaged_control_is_refused(job: JobStore) -> None:

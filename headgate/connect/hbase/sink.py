@@ -1,6 +1,7 @@
 """The sink for HBase.
 
-One rule: every row is put under a key that is made of its own columns, all its cells at once.
+One rule: every row is put under a key that is made of its own columns, all its cells at once, and with timestamps that
+rise with every batch, so that what comes late hides nothing that is newer.
 """
 
 import json
@@ -15,6 +16,7 @@ from pyspark.sql.types import BinaryType
 from headgate.connect.hbase.puts import PutWriter
 from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint, warn_of_login
 from headgate.connect.text import as_text, column, fits, key_text, names_of, require
+from headgate.core.ids import SinkId
 from headgate.errors import ExternalError, InvalidOption
 from headgate.sink.api import Attempt, SinkContext
 from headgate.sink.idempotent import IdempotentSink
@@ -23,6 +25,8 @@ from headgate.values import Duration, count, duration_ms
 
 Nulls = Literal["keep", "empty"]
 
+FOREVER = str((1 << 31) - 1)
+"""How long cells are kept that never expire, in seconds."""
 _TABLE = re.compile(r"([\w.-]+:)?(?![.-])[\w.-]+", re.ASCII)
 _FAMILY = re.compile(r"[^:/\s\x00-\x1f.][^:/\x00-\x1f]*")
 _CELL = re.compile(rf"{_FAMILY.pattern}:.*", re.DOTALL)
@@ -36,6 +40,7 @@ def sink(
     family: str | None = None,
     columns: Mapping[str, str] | None = None,
     timestamp: str | None = None,
+    fenced: bool = True,
     nulls: Nulls = "keep",
     user: str | None = None,
     password: str | None = None,
@@ -54,8 +59,13 @@ def sink(
     ones as they are, timestamps as microseconds since 1970.
 
     ``timestamp``: a column with the milliseconds that the cells get. Then a row that is put again is the very same
-    cells, and a row never hides a newer one, in whatever order they are put. Without it the server's clock counts, and
-    in a family that keeps several versions a row that is put again is one more of them.
+    cells, and a row never hides a newer one, in whatever order they are put.
+
+    ``fenced``: without ``timestamp``, cells get versions of Headgate for their timestamps, which rise with every batch:
+    so what a process that was frozen puts later is hidden by what is newer. They are far ahead of every clock: such
+    cells do not expire, and what others put or delete by the clock does not cover them. A family whose cells expire is
+    refused. With ``fenced=False`` the server's clock counts, and whoever puts last is seen. Keep to what a table has
+    begun with. In a family that keeps several versions a row that is put again is one more of them.
 
     ``nulls``: ``"keep"`` leaves a cell as it is where a value is null, because the gateway cannot delete a cell with
     the same request; ``"empty"`` puts an empty value. ``user`` and ``password``, ``ca``, ``certificate`` and ``key``:
@@ -81,6 +91,7 @@ def sink(
         family=family,
         columns=None if columns is None else dict(columns),
         timestamp=timestamp,
+        fenced=fenced,
         nulls=nulls,
         bulk_rows=count(bulk_rows, name="bulk_rows", example=1_000, least=1),
         bulk_bytes=count(bulk_bytes, name="bulk_bytes", example=2 << 20, least=1),
@@ -100,6 +111,7 @@ class HBaseSink(IdempotentSink):
         family: str | None,
         columns: Mapping[str, str] | None,
         timestamp: str | None,
+        fenced: bool,
         nulls: Nulls,
         bulk_rows: int,
         bulk_bytes: int,
@@ -111,11 +123,18 @@ class HBaseSink(IdempotentSink):
         self._family = family
         self._columns = columns
         self._timestamp = timestamp
+        self._fenced = fenced and timestamp is None
+        self._context = SinkContext("", SinkId(""))
         self._nulls = nulls
         self._bulk_rows = bulk_rows
         self._bulk_bytes = bulk_bytes
         self._seconds = seconds
         self._who = "hbase"
+
+    @property
+    def fenced(self) -> bool:
+        """By the timestamps of cells, unless they are the user's, or the server's."""
+        return self._fenced
 
     def describe(self) -> str:
         """Table, gateway and key."""
@@ -125,6 +144,7 @@ class HBaseSink(IdempotentSink):
         """See that the gateway reaches HBase, and that it has the table and its families."""
         self._who = f"sink {context.sink}"
         warn_of_login(self._who, self._place)
+        self._context = context
         patience = Patience(OPEN_SECONDS, self._who)
         with Client(self._place) as client:
             answer = client.ask("GET", f"/{quote(self._table)}/schema", patience=patience)
@@ -133,16 +153,25 @@ class HBaseSink(IdempotentSink):
                 f"{self._who}: there is no table {self._table} at {self._place}: make it, or give another"
             )
         try:
-            found = {each["name"] for each in json.loads(answer.body)["ColumnSchema"]}
+            found = {each["name"]: each for each in json.loads(answer.body)["ColumnSchema"]}
         except (ValueError, KeyError, TypeError):
             raise ExternalError(
                 f"{self._who}: {self._place} answers about table {self._table}: {answer.reason}: "
                 "see that this is HBase's REST gateway"
             ) from None
-        for family in sorted(self._families() - found):
+        for family in sorted(self._families() - found.keys()):
             raise InvalidOption(
                 f"{self._who}: table {self._table} has no column family {family}: it has {', '.join(sorted(found))}"
             )
+
+        for family in sorted(self._families()):
+            keeps = str(found[family].get("TTL", FOREVER))
+            if self._fenced and keeps.isdecimal() and keeps != FOREVER:
+                raise InvalidOption(
+                    f"{self._who}: cells of family {family} in table {self._table} expire after {keeps} s, and with "
+                    "timestamps ahead of the clock they never would: name a column with timestamp=..., or use "
+                    "fenced=False, which does not keep out what comes late"
+                )
 
     def writer(self, attempt: Attempt) -> Write:
         """Put the rows that ``_prepare`` makes."""
@@ -157,7 +186,7 @@ class HBaseSink(IdempotentSink):
             seconds=self._seconds,
         )
 
-    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+    def _prepare(self, attempt: Attempt, dataframe: DataFrame) -> DataFrame:
         """Each row as JSON after a comma; null if it has no key, empty if it has no cells."""
         extra = [self._timestamp] if self._timestamp is not None else []
         require(dataframe, [*self._keys, *extra, *(self._columns or {})], who=self._who)
@@ -167,7 +196,8 @@ class HBaseSink(IdempotentSink):
             targets = {name: f"{self._family}:{name}" for name in names}
         if not targets:
             raise InvalidOption(f"{self._who}: the rows have no column but their key: HBase keeps no row without cells")
-        cells = F.array(*(self._cell(dataframe, name, target) for name, target in targets.items()))
+        at = self._at(attempt)
+        cells = F.array(*(self._cell(dataframe, name, target, at) for name, target in targets.items()))
         if self._nulls == "keep":
             cells = F.array_compact(cells)
         key = self._key(dataframe)
@@ -182,15 +212,23 @@ class HBaseSink(IdempotentSink):
             return F.when(F.octet_length(column(first)) > 0, column(first))
         return key_text(dataframe, self._keys, who=self._who).cast("binary")
 
-    def _cell(self, dataframe: DataFrame, name: str, target: str) -> Column:
+    def _at(self, attempt: Attempt) -> Column | None:
+        """The timestamp of all cells of a row. None if it is the server's."""
+        if self._timestamp is not None:
+            return column(self._timestamp).cast("long")
+        if not self._fenced:
+            return None
+        return F.lit(self._context.version(attempt))
+
+    def _cell(self, dataframe: DataFrame, name: str, target: str, at: Column | None) -> Column:
         """One cell as the gateway takes it; null if it is to be left as it is."""
         binary = isinstance(dataframe.schema[name].dataType, BinaryType)
         value = column(name) if binary else as_text(dataframe, name).cast("binary")
         if self._nulls == "empty":
             value = F.coalesce(value, F.lit(b""))
         parts = [F.base64(F.lit(target.encode())).alias("column"), F.base64(value).alias("$")]
-        if self._timestamp is not None:
-            parts.append(column(self._timestamp).cast("long").alias("timestamp"))
+        if at is not None:
+            parts.append(at.alias("timestamp"))
         cell = F.struct(*parts)
         return cell if self._nulls == "empty" else F.when(value.isNotNull(), cell)
 

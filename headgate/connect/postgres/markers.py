@@ -12,53 +12,31 @@ are under way.
 
 from collections.abc import Collection, Sequence
 
-from psycopg import errors, sql
+from psycopg import sql
 
 from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.making import OwnTable
 from headgate.connect.postgres.names import Owner
 from headgate.core.ids import CheckpointId
-from headgate.errors import InvalidOption
 
-NAME = "headgate_commits"
-_COLUMNS = "owner text NOT NULL, gid text NOT NULL, checkpoint bigint, PRIMARY KEY (owner, gid)"
-_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
-_CREATION_LOCK = 0x6865616467617465
-"""Two sinks that create the table at once take turns."""
+TABLE = OwnTable(
+    name="headgate_commits",
+    columns="owner text NOT NULL, gid text NOT NULL, checkpoint bigint, PRIMARY KEY (owner, gid)",
+    read="owner, gid, checkpoint",
+    rights=("SELECT", "INSERT", "UPDATE", "DELETE"),
+    purpose="in which Headgate notes what is committed",
+)
+NAME = TABLE.name
 
 
 def markers(schema: str) -> sql.Identifier:
     """The table of markers in the schema of the table that is written to."""
-    return sql.Identifier(schema, NAME)
+    return TABLE.identifier(schema)
 
 
 def ensure(connection: Connection, schema: str, *, who: str) -> None:
     """See that the table is there and can be written, and create it if it is not there."""
-    name = f"{schema}.{NAME}"
-    if not _rights(connection, markers(schema)):
-        try:
-            with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATION_LOCK])
-                connection.execute(
-                    sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(markers(schema), sql.SQL(_COLUMNS))
-                )
-        except errors.InsufficientPrivilege:
-            raise InvalidOption(
-                f"{who}: the user may not create {name}, in which Headgate notes what is committed: GRANT CREATE ON "
-                f"SCHEMA {schema}, or have it made: CREATE TABLE {name} ({_COLUMNS})"
-            ) from None
-    held = _rights(connection, markers(schema)) or {}
-    if missing := [right for right in _RIGHTS if not held.get(right)]:
-        raise InvalidOption(
-            f"{who}: the user may not {' or '.join(missing)} in {name}, in which Headgate notes what is committed: "
-            f"GRANT {', '.join(_RIGHTS)} ON {name}"
-        )
-    try:
-        connection.execute(sql.SQL("SELECT owner, gid, checkpoint FROM {} LIMIT 0").format(markers(schema)))
-    except errors.UndefinedColumn:
-        raise InvalidOption(
-            f"{who}: {name} is not the table that Headgate makes: move it out of the way, or give a table in another "
-            "schema"
-        ) from None
+    TABLE.ensure(connection, schema, who=who)
 
 
 def mark(connection: Connection, schema: str, owner: Owner, gid: str) -> None:
@@ -96,11 +74,3 @@ def settle(connection: Connection, schema: str, owner: Owner, checkpoint: Checkp
             sql.SQL("DELETE FROM {} WHERE owner = %s AND gid = ANY(%s)").format(markers(schema)),
             [owner.name, list(gids)],
         )
-
-
-def _rights(connection: Connection, name: sql.Identifier) -> dict[str, bool] | None:
-    """Which rights there are. None if there is no table."""
-    asked = ", ".join(f"has_table_privilege(c, '{right}')" for right in _RIGHTS)
-    query = sql.SQL("SELECT {} FROM to_regclass(%s) AS c WHERE c IS NOT NULL").format(sql.SQL(asked))
-    row = connection.execute(query, [name.as_string(connection)]).fetchone()
-    return None if row is None else dict(zip(_RIGHTS, row, strict=True))

@@ -2,7 +2,8 @@
 
 One rule: each partition is brought into a table of its session's own by COPY, and from there into the table in one
 statement, in the order of keys: so lanes that meet do not wait for each other in a ring, and if they do, it is tried
-again.
+again. The same statement sees that the attempt still leads (``leaders``), and is a transaction of its own: a process
+that is frozen holds no lock.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,14 +14,17 @@ import pyarrow as pa
 from psycopg import errors, sql
 from pyspark.sql import DataFrame
 
-from headgate.connect.postgres.client import Connection, Server, translated
+from headgate.connect.postgres import leaders
+from headgate.connect.postgres.client import Connection, Server, Sessions, translated
 from headgate.connect.postgres.columns import in_lanes_by_key, matched
 from headgate.connect.postgres.copying import copy_rows, first_rows
 from headgate.connect.postgres.names import Owner
 from headgate.connect.postgres.opening import check_columns, check_writable, opened
 from headgate.connect.postgres.table import Column, Table, read_table
-from headgate.errors import InvalidOption, UserError
-from headgate.sink.api import Attempt, SinkContext
+from headgate.core.fencing import Order
+from headgate.core.ids import NO_BATCH, NO_RUN
+from headgate.errors import FencedOff, InvalidOption, UserError
+from headgate.sink.api import Abandoned, Attempt, SinkContext, Strangers
 from headgate.sink.idempotent import IdempotentSink
 from headgate.sink.partitions import Place, Write, write_partitions
 
@@ -28,6 +32,8 @@ TRIES = 10
 """How often a statement is tried that others were in the way of."""
 RIGHTS = ("INSERT", "UPDATE", "SELECT")
 _STAGE = sql.Identifier("pg_temp", "headgate_rows")
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+"""What is committed in this session is on the disk."""
 _IN_THE_WAY = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -52,6 +58,12 @@ class UpsertSink(IdempotentSink):
         self._wait_ms = wait_ms
         self._owner: Owner | None = None
         self._table: Table | None = None
+        self._sessions: Sessions | None = None
+
+    @property
+    def fenced(self) -> bool:
+        """By the leader row."""
+        return True
 
     def describe(self) -> str:
         """Table, database and key."""
@@ -67,6 +79,7 @@ class UpsertSink(IdempotentSink):
             if row is not None and not row[0]:
                 raise InvalidOption(f"{who}: the user may not make temporary tables: GRANT TEMPORARY ON DATABASE")
             table = read_table(connection, self._name, who=who, rights=RIGHTS)
+            leaders.TABLE.ensure(connection, table.schema, who=who)
         check_columns(table, self._columns, who=who)
         for name in self._key:
             table.column(name, who)
@@ -78,6 +91,35 @@ class UpsertSink(IdempotentSink):
             )
         self._owner = owner
         self._table = table
+        self._sessions = Sessions(self._server, f"{owner.session}:driver")
+
+    def begin_transaction(self, attempt: Attempt) -> None:
+        """Let nothing older be written from here on."""
+        self._raise_to(attempt.order, f"sink {attempt.sink}: cannot begin batch {attempt.batch}")
+
+    def abort(self, abandoned: Abandoned) -> None:
+        """Let nothing of earlier generations be written from here on. Dead runs end where the next batch begins."""
+        if isinstance(abandoned, Strangers):
+            assert self._owner is not None, "open comes first"
+            what = f"sink {self._owner.sink}: cannot fence off the generations before {abandoned.below}"
+            try:
+                self._raise_to((abandoned.below, NO_BATCH, NO_RUN), what)
+            except FencedOff:
+                return  # A batch of this generation, or of a later one, has begun: then they are fenced off.
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._sessions is not None:
+            self._sessions.close()
+
+    def _raise_to(self, order: Order, what: str) -> None:
+        assert self._owner is not None, "open comes first"
+        assert self._table is not None, "open comes first"
+        assert self._sessions is not None, "open comes first"
+        with translated(what), self._sessions.borrow() as connection:
+            connection.execute("SELECT set_config('lock_timeout', %s, false)", [f"{self._wait_ms}ms"])
+            connection.execute(_DURABLE)
+            leaders.raise_to(connection, self._table.schema, self._owner, order)
 
     def writer(self, attempt: Attempt) -> Write:
         """What upserts a partition whose columns are those of the table."""
@@ -100,7 +142,7 @@ class UpsertSink(IdempotentSink):
 
     def __getstate__(self) -> dict[str, object]:
         """Another process opens it anew."""
-        return {**self.__dict__, "_owner": None, "_table": None}
+        return {**self.__dict__, "_owner": None, "_table": None, "_sessions": None}
 
 
 @dataclass(frozen=True)
@@ -158,26 +200,26 @@ class Upserting:
             action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(changes))
         # Of rows with the same key the last one counts: ctid is the order in which they came.
         query = sql.SQL(
+            "WITH headgate_leader AS MATERIALIZED ({leading}), headgate_merged AS ("
             "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({key}) {names} FROM {stage} "
-            "ORDER BY {key}, ctid DESC ON CONFLICT ({key}) DO {action}"
+            "WHERE EXISTS (SELECT FROM headgate_leader) "
+            "ORDER BY {key}, ctid DESC ON CONFLICT ({key}) DO {action}) SELECT count(*) FROM headgate_leader"
         ).format(
+            leading=leaders.still_leading(self.table.schema, self.owner, self.attempt.order),
             table=self.table.identifier,
             names=names,
             key=sql.SQL(", ").join(sql.Identifier(name) for name in self.key),
             stage=_STAGE,
             action=action,
         )
+        connection.execute(_DURABLE)  # The batch counts as written when this returns.
         for left in range(TRIES - 1, -1, -1):
             try:
-                with connection.transaction():
-                    # The batch counts as written when this returns, so it must be on the disk.
-                    connection.execute(
-                        "SELECT set_config('synchronous_commit', 'on', true) "
-                        "WHERE current_setting('synchronous_commit') = 'off'"
-                    )
-                    connection.execute(query)
+                leading = connection.execute(query).fetchone()
             except _IN_THE_WAY:
                 if not left:
                     raise
             else:
+                if leading != (1,):
+                    raise leaders.refused(connection, self.table.schema, self.owner, self.attempt.order)
                 return

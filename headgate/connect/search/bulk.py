@@ -5,18 +5,36 @@ one id the later one stays.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 from headgate.connect.rest import BUSY, Answer, Client, Endpoint, Patience, error_text, shortened
 from headgate.connect.text import Piece, pieces
-from headgate.errors import ExternalError, UserError
+from headgate.core.ids import Batch
+from headgate.errors import ExternalError, FencedOff, UserError
 from headgate.sink.partitions import Place
 
+CONFLICT = 409
+OURS_LEAST = 1 << 56
+"""Versions of Headgate are above this, and numbers that people count with mostly below."""
+_VERSIONS = re.compile(r"current version \[(\d+)\].*provided \[(\d+)\]")
 _WANTED = "errors,items.*._id,items.*.status,items.*.error"
+
+
+class Versions(Enum):
+    """Whose versions documents get."""
+
+    OURS = "ours"
+    """Headgate's, by which what comes late is kept out."""
+    THEIRS = "theirs"
+    """The user's, from a column."""
+    NONE = "none"
+    """The server's own."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +45,8 @@ class BulkWriter:
     place: Endpoint
     index: str
     ids: tuple[str, ...]
-    versioned: bool
+    versions: "Versions"
+    batch: Batch
     rows: int
     size: int
     seconds: float
@@ -76,6 +95,7 @@ class BulkWriter:
             raise ExternalError(
                 f"{self.who}: {self.place} answers a bulk request with something else: {shortened(str(answer.body))}"
             )
+        self._refuse_conflicts(items)
         failed = [(row, item) for row, item in enumerate(items) if not self._is_done(item)]
         refused = [item for _, item in failed if item["status"] not in BUSY]
         if refused:
@@ -87,7 +107,29 @@ class BulkWriter:
 
     def _is_done(self, item: dict[str, Any]) -> bool:
         """Whether the document is there; or one of a higher version, which it would not replace."""
-        return item["status"] < 300 or (self.versioned and item["status"] == 409)
+        return item["status"] < 300 or (self.versions is Versions.THEIRS and item["status"] == CONFLICT)
+
+    def _refuse_conflicts(self, items: list[dict[str, Any]]) -> None:
+        """Raise if a document has a higher version that means something else than that a newer row is there."""
+        conflicts = [item for item in items if item["status"] == CONFLICT]
+        if conflicts and self.versions is Versions.OURS:
+            raise FencedOff(
+                f"{self.who}: batch {self.batch} is fenced off: document {_named(conflicts[0])}: let the process that "
+                "leads now go on; or if others write the same documents, use fenced=False"
+            )
+        for item in conflicts if self.versions is Versions.THEIRS else ():
+            there, given = _compared(item)
+            if given < OURS_LEAST <= there:
+                raise UserError(
+                    f"{self.who}: document {item.get('_id')} of index {self.index} has version {there}, one of "
+                    f"Headgate's own, which is above all in the column of versions, like {given}: make the index anew"
+                )
+
+
+def _compared(item: dict[str, Any]) -> tuple[int, int]:
+    """The version that a document has, and the one that was given, as far as the server says."""
+    found = _VERSIONS.search(error_text(item.get("error") or {}))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _named(item: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The sink for Elasticsearch and OpenSearch.
 
-One rule: every row is indexed as a whole document under an id that is made of its own columns.
+One rule: every row is indexed as a whole document under an id that is made of its own columns, and with a version that
+rises with every batch, so that what comes late replaces nothing that is newer.
 """
 
 import re
@@ -9,8 +10,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
 
 from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint, warn_of_login
-from headgate.connect.search.bulk import BulkWriter
+from headgate.connect.search.bulk import BulkWriter, Versions
 from headgate.connect.text import JSON_OPTIONS, as_text, column, fits, key_text, names_of, require
+from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
 from headgate.sink.api import Attempt, SinkContext
 from headgate.sink.idempotent import IdempotentSink
@@ -34,6 +36,7 @@ def sink(
     routing: str | None = None,
     version: str | None = None,
     bulk_rows: int = 1_000,
+    fenced: bool = True,
     bulk_bytes: int = 5 << 20,
     timeout: Duration = "60s",
 ) -> "SearchSink":
@@ -43,8 +46,11 @@ def sink(
     document; two rows with the same id are one document. ``user`` and ``password``, or ``api_key``: to be let in.
     ``ca``: a file with the certificates to trust; ``certificate`` and ``key``: files of our own. ``routing``: a column
     that says which shard has the document. ``version``: a column of whole numbers; a row does not replace a document of
-    a higher version, in whatever order they are written. ``bulk_rows`` and ``bulk_bytes``: how much goes with one
-    request. ``timeout``: how long to go on when the server is away or busy, before the batch fails.
+    a higher version, in whatever order they are written. ``fenced``: without ``version``, documents get the versions of
+    Headgate, which rise with every batch: so a process that was frozen writes over nothing that is newer, and stops.
+    Set it to False where others write the same documents with versions of their own, or where several sinks do.
+    ``bulk_rows`` and ``bulk_bytes``: how much goes with one request. ``timeout``: how long to go on when the server is
+    away or busy, before the batch fails.
     """
     if not fits(_INDEX, index):
         raise InvalidOption(f"index={index!r} is no name of an index: it is in lower case, without spaces or wildcards")
@@ -57,6 +63,7 @@ def sink(
         ids=names_of(id, option="id"),
         routing=routing,
         version=version,
+        fenced=fenced,
         bulk_rows=count(bulk_rows, name="bulk_rows", example=1_000, least=1),
         bulk_bytes=count(bulk_bytes, name="bulk_bytes", example=5 << 20, least=1),
         seconds=duration_ms(timeout, name="timeout", example="60s", least=1) / 1_000,
@@ -74,6 +81,7 @@ class SearchSink(IdempotentSink):
         ids: tuple[str, ...],
         routing: str | None,
         version: str | None,
+        fenced: bool,
         bulk_rows: int,
         bulk_bytes: int,
         seconds: float,
@@ -83,10 +91,17 @@ class SearchSink(IdempotentSink):
         self._ids = ids
         self._routing = routing
         self._version = version
+        self._fenced = fenced and version is None
+        self._context = SinkContext("", SinkId(""))
         self._bulk_rows = bulk_rows
         self._bulk_bytes = bulk_bytes
         self._seconds = seconds
         self._who = "search"
+
+    @property
+    def fenced(self) -> bool:
+        """By the versions of documents, unless they are the user's."""
+        return self._fenced
 
     def describe(self) -> str:
         """Index, address and id."""
@@ -96,6 +111,7 @@ class SearchSink(IdempotentSink):
         """See that the server is there and lets us in, and that it has the index."""
         self._who = f"sink {context.sink}"
         warn_of_login(self._who, self._place)
+        self._context = context
         patience = Patience(OPEN_SECONDS, self._who)
         with Client(self._place) as client:
             answer = client.ask("GET", f"/{self._index}", patience=patience)
@@ -112,27 +128,32 @@ class SearchSink(IdempotentSink):
 
     def writer(self, attempt: Attempt) -> Write:
         """Send the lines that ``_prepare`` makes."""
-        del attempt
         return BulkWriter(
             who=self._who,
             place=self._place,
             index=self._index,
             ids=self._ids,
-            versioned=self._version is not None,
+            versions=Versions.OURS if self._fenced else Versions.NONE if self._version is None else Versions.THEIRS,
+            batch=attempt.batch,
             rows=self._bulk_rows,
             size=self._bulk_bytes,
             seconds=self._seconds,
         )
 
-    def _prepare(self, dataframe: DataFrame) -> DataFrame:
+    def _prepare(self, attempt: Attempt, dataframe: DataFrame) -> DataFrame:
         """Each row as the two lines of the bulk request; null if it has no id."""
         extra = [name for name in (self._routing, self._version) if name is not None]
         require(dataframe, [*self._ids, *extra], who=self._who)
         action: list[Column] = [key_text(dataframe, self._ids, who=self._who).alias("_id")]
         if self._routing is not None:
             action.append(as_text(dataframe, self._routing).alias("routing"))
-        if self._version is not None:
-            action.append(column(self._version).cast("long").alias("version"))
+        version: Column | None = None
+        if self._fenced:
+            version = F.lit(self._context.version(attempt))
+        elif self._version is not None:
+            version = column(self._version).cast("long")
+        if version is not None:
+            action.append(version.alias("version"))
             action.append(F.lit("external_gte").alias("version_type"))
         identity = F.struct(*action)
         order = F.to_json(F.struct(identity.alias("index")))

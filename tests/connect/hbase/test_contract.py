@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 from headgate.connect import hbase as connector
 from headgate.errors import InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import CONTEXT, Row, attempt
+from headgate.sink.contract import CONTEXT, Row, attempt, context_in
 from headgate.sink.idempotent_contract import IdempotentContract
 from services.hbase import HBase
 
@@ -70,6 +70,32 @@ def test_with_a_timestamp_a_row_that_is_put_again_is_the_same_cells(spark: Spark
     for batch, (at, text) in enumerate([(7, "new"), (7, "new"), (5, "old")]):
         sink.invoke(attempt(batch), spark.range(1).select("id", F.lit(at).alias("at"), F.lit(text).alias("text")))
     assert list(hbase.cells("stamped")) == [(b"0", "f:text", 7, b"new"), (b"0", "f:text", 5, b"old")]
+
+
+def test_cells_that_the_server_has_dated_are_covered_and_late_ones_are_hidden(
+    spark: SparkSession, hbase: HBase, tmp_path: Path
+) -> None:
+    hbase.create_table("dated", "f")
+    plain = connector.sink(hbase.url, table="dated", row_key="id", family="f", fenced=False)
+    sink = connector.sink(hbase.url, table="dated", row_key="id", family="f")
+    for each, when, text in (
+        (plain, attempt(7), "before"),
+        (sink, attempt(3, generation=2), "new"),
+        (sink, attempt(8), "late"),
+    ):
+        each.open(context_in(tmp_path))
+        each.invoke(when, spark.range(1).select("id", F.lit(text).alias("text")))
+    assert hbase.rows("dated") == {b"0": {"f:text": b"new"}}
+    assert not plain.fenced
+
+
+def test_a_family_whose_cells_expire_is_refused_unless_late_rows_may_be_seen(hbase: HBase, tmp_path: Path) -> None:
+    schema = {"name": "brief", "ColumnSchema": [{"name": "f", "TTL": "86400"}]}
+    assert hbase.request("PUT", "/brief/schema", schema)[0] in (200, 201)
+    with pytest.raises(InvalidOption, match=r"cells of family f in table brief expire after 86400 s.*fenced=False"):
+        connector.sink(hbase.url, table="brief", row_key="id", family="f").open(context_in(tmp_path))
+    for options in ({"fenced": False}, {"timestamp": "at"}):
+        connector.sink(hbase.url, table="brief", row_key="id", family="f", **options).open(context_in(tmp_path))
 
 
 def test_a_null_keeps_what_is_there_or_empties_it(spark: SparkSession, hbase: HBase) -> None:

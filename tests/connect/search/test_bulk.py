@@ -6,14 +6,15 @@ import pyarrow as pa
 import pytest
 
 from headgate.connect.rest import Answer, Endpoint
-from headgate.connect.search.bulk import BulkWriter
+from headgate.connect.search.bulk import BulkWriter, Versions
 from headgate.connect.text import pieces
-from headgate.errors import ExternalError, UserError
+from headgate.core.ids import Batch
+from headgate.errors import ExternalError, FencedOff, UserError
 
 
-def writer(*, versioned: bool = False) -> BulkWriter:
+def writer(versions: Versions = Versions.NONE) -> BulkWriter:
     place = Endpoint(("http://127.0.0.1:1",))
-    return BulkWriter("sink s", place, "i", ("id",), versioned=versioned, rows=10, size=100, seconds=1)
+    return BulkWriter("sink s", place, "i", ("id",), versions, Batch(7), rows=10, size=100, seconds=1)
 
 
 def answer(*statuses: int) -> Answer:
@@ -41,9 +42,22 @@ def test_a_refused_row_counts_more_than_a_busy_server() -> None:
 
 
 def test_a_conflict_of_versions_is_done_only_where_versions_are_given() -> None:
-    assert writer(versioned=True)._undone(answer(200, 409), 2) is None
+    assert writer(Versions.THEIRS)._undone(answer(200, 409), 2) is None
     with pytest.raises(UserError, match="document d1"):
         writer()._undone(answer(200, 409), 2)
+
+
+def test_a_conflict_with_a_version_of_our_own_means_that_somebody_newer_has_written() -> None:
+    with pytest.raises(FencedOff, match="sink s: batch 7 is fenced off: document d1: t: r1: let the process that"):
+        writer(Versions.OURS)._undone(answer(200, 409, 429), 3)
+
+
+def test_versions_of_a_column_that_ours_are_above_are_not_passed_over() -> None:
+    reason = f"[x]: version conflict, current version [{1 << 58}] is higher than the one provided [1763300000000]"
+    items = [{"index": {"_id": "x", "status": 409, "error": {"type": "version_conflict", "reason": reason}}}]
+    body = json.dumps({"errors": True, "items": items}).encode()
+    with pytest.raises(UserError, match="one of Headgate's own, which is above all in the column"):
+        writer(Versions.THEIRS)._undone(Answer(200, body), 1)
 
 
 def test_an_answer_of_another_kind_is_refused() -> None:

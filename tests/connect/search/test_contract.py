@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhere with Spark
 
 from headgate.connect import search
-from headgate.errors import InvalidOption, UserError
+from headgate.errors import FencedOff, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import CONTEXT, Row, attempt
+from headgate.sink.contract import CONTEXT, Row, attempt, context_in
 from headgate.sink.idempotent_contract import IdempotentContract
 from services.opensearch import OpenSearch
 
@@ -70,6 +70,29 @@ def test_a_row_does_not_replace_a_document_of_a_higher_version(spark: SparkSessi
         )
         sink.invoke(attempt(batch), rows)
     assert opensearch.documents("versions") == {"0": {"number": 0, "version": 2, "text": "second again"}}
+
+
+def test_an_index_that_the_server_has_counted_itself_goes_on_and_says_when_something_newer_is_there(
+    spark: SparkSession, opensearch: OpenSearch, tmp_path: Path
+) -> None:
+    opensearch.create_index("counted")
+    rows = spark.range(1).select(F.col("id").alias("number"))
+    plain = search.sink(opensearch.url, index="counted", id="number", fenced=False)
+    plain.open(context_in(tmp_path))
+    for batch in range(3):
+        plain.invoke(attempt(batch), rows.withColumn("text", F.lit("before")))
+    sink = search.sink(opensearch.url, index="counted", id="number")
+    sink.open(context_in(tmp_path))
+    sink.invoke(attempt(3, generation=2), rows.withColumn("text", F.lit("new")))
+    with pytest.raises(FencedOff, match=r"^sink sink: batch 4 is fenced off: document 0: version_conflict.*current"):
+        sink.invoke(attempt(4), rows.withColumn("text", F.lit("late")))
+    assert opensearch.documents("counted") == {"0": {"number": 0, "text": "new"}}
+    mine = search.sink(opensearch.url, index="counted", id="number", version="number")
+    mine.open(context_in(tmp_path))
+    with pytest.raises(UserError, match=r"document 0 of index counted has version .* make the index anew"):
+        mine.invoke(attempt(5), rows)
+    assert not plain.fenced
+    assert not mine.fenced
 
 
 def test_of_two_rows_with_one_id_the_later_one_stays(spark: SparkSession, opensearch: OpenSearch) -> None:
