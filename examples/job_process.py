@@ -41,7 +41,7 @@ class JobProcess:
         with (directory / "job.log").open("ab") as log:
             self._leash = Leash(
                 "headgate run",
-                [sys.executable, "-m", "headgate", "run", str(job), "--json", "--master", "local[2]"],
+                [sys.executable, "-m", "headgate", "run", str(job), "--json", "--verbose", "--master", "local[2]"],
                 environment=environment,
                 directory=directory,
                 stdout=subprocess.PIPE,

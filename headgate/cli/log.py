@@ -26,8 +26,9 @@ FILE_BYTES = 16 << 20
 """A file that has grown to this is put aside, and the one that was put aside before it goes."""
 KEPT = 5
 """Runs of a job whose files are kept."""
-DRAIN_S = 2.0
-"""How long the end of a command waits for the last words of Spark's processes."""
+DRAIN_S = 5.0
+"""How long the end of a command waits, at most, until all that was written is in the file."""
+MARK = "-- the command has ended --"
 FAILURES = "headgate.failures"
 """The log of traces of what failed. The same is told as an event, in one line."""
 JVM = "headgate.jvm"
@@ -111,21 +112,27 @@ def _captured() -> Iterator[None]:
     take, give = os.pipe()
     os.dup2(give, 2)
     os.close(give)
-    reader = threading.Thread(target=_read, args=(take,), name="headgate-log", daemon=True)
-    reader.start()
+    drained = threading.Event()
+    threading.Thread(target=_read, args=(take, drained), name="headgate-log", daemon=True).start()
     try:
         yield
     finally:
+        os.write(2, f"\n{MARK}\n".encode())
         os.dup2(outside, 2)
         os.close(outside)
-        reader.join(DRAIN_S)
+        drained.wait(DRAIN_S)
 
 
-def _read(take: int) -> None:
-    """Until nobody is left who could write. A line that cannot be logged must not hold Spark up."""
+def _read(take: int, drained: threading.Event) -> None:
+    """Until nobody is left who could write: Spark's driver process lives until this one ends.
+
+    A line that cannot be logged must not hold Spark up.
+    """
     log = logging.getLogger(JVM)
     with os.fdopen(take, errors="replace") as lines:
         for line in lines:
+            if line == f"{MARK}\n":
+                drained.set()
             with contextlib.suppress(Exception):
                 log.info("%s", line.rstrip("\n"))
 

@@ -103,7 +103,7 @@ def _start(directory: Path, rows: int) -> "subprocess.Popen[str]":
     log = (directory / "log.txt").open("a", encoding="utf-8")
     with log:
         return subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "headgate", "run", str(JOB), "--json"],
+            [sys.executable, "-m", "headgate", "run", str(JOB), "--json", "--verbose"],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

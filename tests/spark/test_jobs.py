@@ -331,12 +331,15 @@ class Paying(hg.Processor):
         raise NoMoney(f"{key} has\nnothing left")
 
 
-def ends_at_once(spark: SparkSession, directory: Path, source: Any, processor: Paying | None = None) -> tuple[Any, ...]:
-    """Run a job that is to be tried again twice: what it said of its failures and of its end, and its result."""
+def ends_at_once(
+    spark: SparkSession, directory: Path, source: Any, processor: Paying | None = None, **more: Any
+) -> tuple[list[Line], Any, str, hg.Result]:
+    """Run a job that is to be tried again twice: its lines, what it said of its failures and its end, its result."""
     job = hg.Job(
         "job",
         checkpoint=hg.Checkpointing(storage=directory / "storage", interval="500ms"),
         restart=hg.restart.fixed_delay(delay="10ms", attempts=2),
+        **more,
     )
     stream = job.source("rows", source)
     if processor is not None:
@@ -345,15 +348,16 @@ def ends_at_once(spark: SparkSession, directory: Path, source: Any, processor: P
     lines: list[Line] = []
     result = hg.run_job(job, None, lines.append, spark)
     failed = [(line["class"], line["message"]) for line in lines if line["event"] == "task-failed"]
-    return failed, lines[-1]["text"], result
+    return lines, failed, lines[-1]["text"], result
 
 
 def test_a_row_that_cannot_be_read_ends_the_job_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("who,amount\nann,1\n")
     source = hg.log_directory(tmp_path / "in", format="csv", schema="user STRING, amount DOUBLE")
-    failed, ended, result = ends_at_once(spark, tmp_path, source)
+    lines, failed, ended, result = ends_at_once(spark, tmp_path, source)
     said = f"{tmp_path}/in: the first line of 'a.csv' does not name the column 'user' once: correct the schema"
+    assert [line for line in lines if line["event"] == "warning"] == []
     [(kind, message)] = failed
     assert kind == "user"
     assert message.startswith(said)
@@ -365,7 +369,15 @@ def test_a_row_that_cannot_be_read_ends_the_job_and_says_why(spark: SparkSession
 
 
 def test_what_a_users_function_raises_ends_the_job_and_says_where(spark: SparkSession, tmp_path: Path) -> None:
-    failed, ended, result = ends_at_once(spark, tmp_path, hg.generator(rows=10, keys=1), Paying())
+    far_off = {"spark.sql.shuffle.partitions": 17}
+    try:
+        lines, failed, ended, result = ends_at_once(
+            spark, tmp_path, hg.generator(rows=10, keys=1), Paying(), spark_conf=far_off
+        )
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    [warning] = [line["text"] for line in lines if line["event"] == "warning"]
+    assert warning.startswith("spark.sql.shuffle.partitions=17 is far off 2 cores: ")
     [(kind, message)] = failed
     line = inspect.getsourcelines(Paying.process)[1] + 1
     assert (kind, message) == ("user", f"NoMoney: key-000000 has nothing left (test_jobs.py:{line}, in process)")
