@@ -1,6 +1,7 @@
 """``pytest --rewrite`` writes the expected output of the transcripts in ``tests/scenario`` anew."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ settings.load_profile("headgate")
 
 # Tests start many JVMs, and none lives long: a simple compiler and collector halve what a start costs.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# What commands log goes where it is in nobody's way. Five files for each job are kept.
+os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headgate-test-logs"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
