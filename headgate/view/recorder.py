@@ -17,6 +17,7 @@ from headgate.core.ids import NO_GENERATION, TaskId
 from headgate.core.records import Ending
 from headgate.core.restart import Failure, FailureClass, Level
 from headgate.core.state import AT_REST, JobState, Phase
+from headgate.redact import redact
 from headgate.run.loop import Note
 from headgate.view import history
 from headgate.view.history import Line
@@ -53,7 +54,7 @@ class Recorder:
             found = []
         else:
             found = list(self._stepped(now_ms, event, before, after, effects))
-        lines: list[Line] = [{"at": now_ms, **line} for line in found]
+        lines: list[Line] = [{"at": now_ms, **_without_secrets(line)} for line in found]
         for line in lines:
             self._life.take(line)
         if self._progress_ms is None or now_ms - self._progress_ms >= PROGRESS_MS:
@@ -148,6 +149,11 @@ class Recorder:
         if after.ending is Ending.FAILED and self._gave_up is not None:
             text = f"{text}; {self._gave_up}"
         return {"event": "ended", "ending": ending, "text": text, "leader": after.leader}
+
+
+def _without_secrets(line: Line) -> Line:
+    """What others say, drivers and libraries, may have passwords in it."""
+    return {name: redact(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _started(before: JobState, after: JobState) -> Iterator[Line]:

@@ -291,6 +291,8 @@ def test_the_guarantee_is_a_line() -> None:
 
 def test_a_warning_from_the_edges_is_a_line() -> None:
     core = watched(GRAPH)
+    core.note("warning", text="no driver for jdbc:mysql://etl:x@hunter2@db/shop")
+    assert core.lines[-1] == {"at": 0, "event": "warning", "text": "no driver for jdbc:mysql://db/shop"}
     core.note("warning", text="the disk is nearly full")
     assert core.lines[-1] == {"at": 0, "event": "warning", "text": "the disk is nearly full"}
 
