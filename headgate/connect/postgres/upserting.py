@@ -59,6 +59,7 @@ class UpsertSink(IdempotentSink):
         self._owner: Owner | None = None
         self._table: Table | None = None
         self._sessions: Sessions | None = None
+        self._begun: Attempt | None = None
 
     @property
     def fenced(self) -> bool:
@@ -96,6 +97,7 @@ class UpsertSink(IdempotentSink):
     def begin_transaction(self, attempt: Attempt) -> None:
         """Let nothing older be written from here on."""
         self._raise_to(attempt.order, f"sink {attempt.sink}: cannot begin batch {attempt.batch}")
+        self._begun = attempt
 
     def abort(self, abandoned: Abandoned) -> None:
         """Let nothing of earlier generations be written from here on. Dead runs end where the next batch begins."""
@@ -128,6 +130,9 @@ class UpsertSink(IdempotentSink):
 
     def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
         """Have executors write the rows."""
+        if self._begun != attempt:
+            self.begin_transaction(attempt)
+        self._begun = None
         assert self._table is not None, "open comes first"
         who = f"sink {attempt.sink}"
         rows, columns = matched(dataframe, self._table, self._columns, who=who)
@@ -142,7 +147,7 @@ class UpsertSink(IdempotentSink):
 
     def __getstate__(self) -> dict[str, object]:
         """Another process opens it anew."""
-        return {**self.__dict__, "_owner": None, "_table": None, "_sessions": None}
+        return {**self.__dict__, "_owner": None, "_table": None, "_sessions": None, "_begun": None}
 
 
 @dataclass(frozen=True)
