@@ -5,7 +5,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 
 ``app``     what all commands share: how errors end, where a job is found
 ``run``     run a job, and watch it
-``ask``     checkpoint, savepoint, stop, cancel: what a running job is asked
+``ask``     checkpoint, savepoint, stop, cancel, forget: what a running job is asked, or done to one at rest
 ``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
 ``audit``   what went in, what came out, what was lost and what was doubled
 ``demo``    a whole job, killed half way and counted

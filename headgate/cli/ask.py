@@ -1,12 +1,14 @@
 """Commands that ask something of a running job. One rule: the core answers, and its answer is the exit code."""
 
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, refuse, say, show
+from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, load, refuse, say, show
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
+from headgate.run import forgetting
 from headgate.run.control import REQUEST_S, ControlClient, Reply
 from headgate.run.savepoints import delete_at_rest, directory_of
 from headgate.store.jobstore import JobStore
@@ -21,7 +23,7 @@ EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1, Outcome.REFUSED: 2}
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (checkpoint, savepoint, stop, cancel):
+    for command in (checkpoint, savepoint, stop, cancel, forget):
         app.command()(command)
 
 
@@ -120,11 +122,51 @@ def cancel(
     A commit that fails is tried until it succeeds; meanwhile it is said what the job waits for. --abandon-commits gives
     up what a sink owes: those rows may be missing there, and the job's chain and history say which.
 
+    A job that does not run is cancelled in its storage: nobody takes it over any more, and its checkpoints are kept.
+
     Example: headgate cancel orders
 
-    Exit codes: 0 it is cancelled, 1 that failed or took too long, 2 the job is not running here, or refused.
+    Exit codes: 0 it is cancelled, 1 that failed or took too long, 2 refused.
     """
+    with found(job, storage) as store:
+        if is_at_rest(store):
+            text = forgetting.cancel(store, abandon_commits or [])
+            _told("cancel", Reply(Outcome.DONE, text), as_json=as_json)
     _ask("cancel", job, storage, timeout, as_json=as_json, abandon=abandon_commits or [])
+
+
+def forget(
+    job: JobArgument,
+    storage: StorageOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Yes, delete all of it.")] = False,
+    abandon_commits: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SINK", help="Give up commits that this sink owes. May be repeated."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete all that the storage knows of a job that does not run: checkpoints, savepoints, history.
+
+    What its sinks have in other systems is not touched. A working directory elsewhere goes if the job is given by its
+    file. A job that owes commits is refused, unless they are given up by name.
+
+    Example: headgate forget orders --yes
+
+    Exit codes: 0 it is forgotten, 1 the storage does not answer, 2 refused.
+    """
+    elsewhere = None
+    if job.endswith(".py"):
+        described = load(job)
+        wanted = described.checkpoint.working_directory
+        elsewhere = None if wanted is None else Path(str(wanted).removeprefix("file://")).absolute() / described.name
+    with found(job, storage) as store:
+        if not is_at_rest(store):
+            refuse(f"job {store.job} is running: stop it, or cancel it, first")
+        if not yes:
+            count = len(store.copied())
+            refuse(f"forget {store.job} deletes {store.uri} with all checkpoints and {count} savepoints: say --yes")
+        text = forgetting.forget(store, abandon_commits or [], elsewhere)
+    _told("forget", Reply(Outcome.DONE, text), as_json=as_json)
 
 
 def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool, **arguments: object) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,7 @@ def publish(store: JobStore, brought: Brought) -> CheckpointId:
 
     If that fails, nothing of it is left but the fence.
     """
-    fence, records = _burn(store, LeaderId(f"import-{uuid.uuid4().hex[:12]}"))
+    fence, records = burn(store, LeaderId(f"import-{uuid.uuid4().hex[:12]}"))
     _clear_leftovers(store, fence, records)
     record, extra = brought.behind(fence, records)
     prefix = directory_of(record.id)
@@ -172,10 +172,12 @@ def publish(store: JobStore, brought: Brought) -> CheckpointId:
     return record.id
 
 
-def _burn(store: JobStore, leader: LeaderId) -> tuple[Fence, tuple[Record, ...]]:
+def burn(
+    store: JobStore, leader: LeaderId, change: Callable[[Fence], Fence] = lambda fence: fence
+) -> tuple[Fence, tuple[Record, ...]]:
     """Put a fence where whoever leads would publish next, and see that it is the last record. Returns the chain."""
     for _ in range(FENCES_MAX):
-        fence = _next_fence(store.read_chain(), leader)
+        fence = change(_next_fence(store.read_chain(), leader))
         if store.create_record(fence, {}) is None:
             records = store.read_chain()
             if chain.is_same(records[-1], fence):

@@ -333,6 +333,7 @@ class Running:
     def lead(self, restore: Restore) -> Result:
         """Run the job until it is over, or until somebody else leads."""
         self._control.open(self._store)
+        self._store.refuse_forgotten()  # Whoever forgets a job looks whether it runs after saying so.
         self._alive.watch()
         self._stalls.watch()
         self._teller.when_failed(lambda error: self._loop.tell(Broken(error)))

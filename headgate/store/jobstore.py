@@ -13,6 +13,7 @@ written there, and one that another claims is refused.
                     life                     a name for the time since the storage was begun anew
                     begun.json               when that was
                     control.json             how to reach the process that leads
+                    forgetting               all of this is being deleted
                     history.jsonl, history/  notable events
 
 Names that begin with a dot are not ours: file systems leave such things about.
@@ -39,6 +40,7 @@ CONTROL = "control.json"
 LIFE = "life"
 BEGUN = "begun.json"
 PROBE = "writable"
+FORGETTING = "forgetting"
 
 
 class JobStore(Folder):
@@ -59,6 +61,7 @@ class JobStore(Folder):
         """The storage of a job that is about to run, claimed for it and proved to be writable."""
         found = cls(store, job)
         _refuse_nested(store)
+        found.refuse_forgotten()
         if not found._claimed():
             found._refuse_foreign()
             if not found.create_if_absent(CLAIM, _claim(job)):
@@ -75,6 +78,32 @@ class JobStore(Folder):
             there = ", ".join(jobs(store)) or "none"
             raise BadStorage(f"there is no job {job!r} in {store.uri}: its jobs are {there}")
         return found
+
+    # -- forgetting a job --------------------------------------------------------------------------------------------
+
+    def refuse_forgotten(self) -> None:
+        """Refuse a job that is being forgotten: a part of what it was may be gone."""
+        with contextlib.suppress(Missing):
+            self.read(FORGETTING)
+            raise BadStorage(
+                f"job {self.job} in {self.uri} is being forgotten: finish that with `headgate forget {self.job} --yes`"
+            )
+
+    def begin_forgetting(self) -> None:
+        """From here on the job cannot be run."""
+        self.put(FORGETTING, b"")
+
+    def end_forgetting(self) -> None:
+        """The job can be run again, with what is left of it."""
+        self.delete(FORGETTING)
+
+    def goes_last(self, path: str) -> bool:
+        """Whether a path stays until all else is gone."""
+        return path in {FORGETTING, CLAIM}
+
+    def give_up_claim(self) -> None:
+        """The folder is nobody's."""
+        self.delete(CLAIM)
 
     def is_there(self) -> bool:
         """Whether the folder of the job can be reached, and is the job's."""

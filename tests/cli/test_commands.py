@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headgate.cli import app
-from headgate.core import events as e
+from headgate.core import events as e, recovery
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId, Generation
 from headgate.core.records import Fence
+from headgate.errors import BadStorage
 from headgate.run.control import ControlClient
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
@@ -32,6 +33,7 @@ COMMANDS = (
     "savepoint",
     "stop",
     "cancel",
+    "forget",
     "demo",
     "sim",
     "story",
@@ -242,7 +244,7 @@ def test_a_job_without_a_checkpoint_says_so(storage: Path) -> None:
 # -- asking ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["checkpoint", "savepoint", "stop", "cancel"])
+@pytest.mark.parametrize("command", ["checkpoint", "savepoint", "stop"])
 def test_a_job_that_does_not_run_cannot_be_asked(command: str, storage: Path) -> None:
     keep(crashed(), opened(storage))
     said = refused(headgate(command, "orders", "--storage", storage))
@@ -315,6 +317,49 @@ def test_a_savepoint_of_a_job_that_does_not_run_is_deleted_in_the_storage(storag
     assert refused(headgate("savepoint", "delete", "orders", "--storage", storage)).endswith(
         "write `savepoint JOB`, or `savepoint delete JOB ID`"
     )
+
+
+def test_a_job_that_does_not_run_is_cancelled_in_its_storage(storage: Path) -> None:
+    store = opened(storage)
+    keep(stopped(), store)
+    assert headgate("cancel", "orders", "--storage", storage).exit_code == 0
+    assert as_json("status", "orders", "--storage", storage)["state"] == "cancelled"
+    assert recovery.latest(store.read_chain()) == 2
+    assert refused(headgate("cancel", "orders", "--storage", storage)) == "job orders is cancelled already"
+
+
+def test_a_job_that_owes_commits_is_cancelled_and_forgotten_only_without_them_by_name(storage: Path) -> None:
+    store = opened(storage)
+    keep(crashed(), store)
+    for command in (("cancel",), ("forget", "--yes")):
+        said = refused(headgate(*command, "orders", "--storage", storage))
+        assert said.endswith("give those rows up with --abandon-commits out")
+    assert "owes no commit; those that do: out" in refused(
+        headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "in")
+    )
+    assert headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "out").exit_code == 0
+    fence = store.read_chain()[-1]
+    assert isinstance(fence, Fence)
+    assert [each.sink for each in fence.abandoned] == ["out"]
+
+
+def test_a_job_is_forgotten_whole_and_begins_from_nothing(storage: Path) -> None:
+    store = opened(storage)
+    keep(stopped(), store)
+    store.append_history([{"at": 1, "event": "notice", "text": "x"}])
+    assert refused(headgate("forget", "orders", "--storage", storage)).endswith("say --yes")
+    store.begin_forgetting()  # Somebody was killed half way: nobody runs what is left.
+    with pytest.raises(BadStorage, match="is being forgotten"):
+        opened(storage)
+    result = headgate("forget", "orders", "--storage", storage, "--yes")
+    assert (result.exit_code, result.stdout) == (0, "job orders is forgotten\n")
+    assert not (storage / "orders").exists()
+    assert opened(storage).read_chain() == ()
+
+
+def test_a_job_that_runs_is_not_forgotten(storage: Path, job: Job) -> None:
+    assert refused(headgate("forget", "orders", "--storage", storage, "--yes")).startswith("job orders is running")
+    assert job.status()["state"] == "running"
 
 
 def test_what_the_job_refuses_and_what_fails_have_codes_of_their_own(storage: Path, job: Job) -> None:
