@@ -57,14 +57,10 @@ def forget(store: JobStore, abandon: Sequence[str], working_directory: Path | No
         _remove(working_directory, all_of_it=True)
     ended = bool(records) and isinstance(records[-1], Fence) and records[-1].ending is not None
     left = (
-        ""
-        if ended or not records
-        else (
-            "; it had not come to its end, so its sinks may have left transactions or staged files, which are not touched: "
-            "`headgate cancel` of a running job throws them away"
-        )
+        "; it had not come to its end, so its sinks may have left transactions or staged files in other systems, which "
+        "are not touched"
     )
-    return f"job {store.job} is forgotten{left}"
+    return f"job {store.job} is forgotten{left if records and not ended else ''}"
 
 
 def _given_up(store: JobStore, records: tuple[Record, ...], abandon: Collection[str]) -> tuple[Transaction, ...]:
