@@ -93,11 +93,22 @@ def read_offsets(query: Path, batch: Batch) -> Offsets:
     """What the offset log says about a batch."""
     path = query / "offsets" / str(batch)
     try:
-        version, metadata, *sources = path.read_text(encoding="utf-8").split("\n")
-        found = Offsets(version, json.loads(metadata), tuple(sources))
-        found.positions()
+        return parse_offsets(path.read_bytes(), str(path))
     except FileNotFoundError as error:
         raise BadStorage(f"{path} is gone: restore a checkpoint") from error
+
+
+def offsets_among(files: Iterable[str], batch: Batch) -> str | None:
+    """Of the files of a checkpoint, the entry of the offset log for its batch."""
+    return next((name for name in files if name.endswith(f"/offsets/{batch}")), None)
+
+
+def parse_offsets(data: bytes, path: str) -> Offsets:
+    """An entry of the offset log. ``path`` is named if it is none."""
+    try:
+        version, metadata, *sources = data.decode("utf-8").split("\n")
+        found = Offsets(version, json.loads(metadata), tuple(sources))
+        found.positions()
     except ValueError as error:
         raise BadStorage(f"{path} is not an entry of Spark's offset log: restore a checkpoint") from error
     if version != "v1":

@@ -18,7 +18,7 @@ from headgate.core.graph import Graph
 from headgate.core.ids import CheckpointId, Generation, OperatorUid, SinkId
 from headgate.core.records import CompletedCheckpoint, Record, Restore
 from headgate.errors import BadStorage, InvalidJob, InvalidOption
-from headgate.run import savepoints
+from headgate.run import fit, savepoints
 from headgate.run.control import ControlClient
 from headgate.snapshot.files import Reading, check, tables_of
 from headgate.store.jobstore import JobStore
@@ -146,17 +146,21 @@ def _restore(
     )
 
 
-def settle(store: JobStore, graph: Graph, beginning: Beginning) -> Restore:
-    """Let the core say whether the job fits the checkpoint it begins from; then bring in a savepoint from elsewhere.
+def settle(store: JobStore, graph: Graph, beginning: Beginning, backend: str | None = None) -> Restore:
+    """Let the core say whether the job fits the checkpoint it begins from, and see that Spark would go on with its
+    state in ``backend``; then bring in a savepoint from elsewhere.
 
     The core says so again when it leads.
     """
     brought, restore = beginning.brought, beginning.restore
     records = store.read_chain() if brought is None else savepoints.foresee(store, brought)
     try:
-        recovery.plan(graph, records, restore, Generation(1))
+        plan = recovery.plan(graph, records, restore, Generation(1))
     except NotRestorable as error:
         raise InvalidJob(f"job {store.job}: {error}") from error
+    why = fit.refused(graph, plan, restore, backend, store.read if brought is None else brought.read)
+    if why is not None:
+        raise InvalidJob(f"job {store.job}: {why}")
     return restore if brought is None else replace(restore, checkpoint=savepoints.publish(store, brought))
 
 

@@ -11,6 +11,7 @@ was decided to be committed is known.
 
 import contextlib
 import dataclasses
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -109,6 +110,10 @@ class Brought:
     path: Path
     record: CompletedCheckpoint
     extra: Mapping[str, Any]
+
+    def read(self, name: str) -> bytes:
+        """A file of it, by the name that it has in the job's storage once it is there."""
+        return (self.path / re.sub(r"^savepoints/[0-9]+/", "", name)).read_bytes()
 
     def behind(self, fence: Fence, records: tuple[Record, ...]) -> tuple[CompletedCheckpoint, dict[str, Any]]:
         """What it is as the first checkpoint after a fence, with ``records`` before it."""

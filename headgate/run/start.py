@@ -37,6 +37,7 @@ from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, plan
 from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
+from headgate.layout import PROVIDER
 from headgate.run import preflight
 from headgate.run.control import ControlServer
 from headgate.run.lanes import Lanes
@@ -244,7 +245,7 @@ def _run(
     try:
         for uid, sink in sinks.items():
             sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms, mode, begun_ms))
-        restore = preflight.settle(store, planned.graph(), beginning)
+        restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None))
         return Running(job, teller, spark, store, planned, known).lead(restore)
     finally:
         for sink in sinks.values():

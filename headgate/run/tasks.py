@@ -28,6 +28,7 @@ from headgate.errors import BadStorage, ExternalError, HeadgateError, UserError
 from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
+from headgate.run import fit
 from headgate.run.loop import Note
 from headgate.run.storage import Storage
 from headgate.sink.api import Attempt, TwoPhaseSink
@@ -251,13 +252,10 @@ class Tasks:
 
     def _refuse_other_backend(self, task: TaskId, query: Path, batch: Batch) -> None:
         """Spark goes on with the state store that a query began with, whatever the session says, and only warns."""
-        began_with = layout.read_offsets(query, batch).provider()
-        now = self._spark.conf.get(layout.PROVIDER, began_with)
-        if self._planned[task].stateful and began_with and began_with != now:
-            raise BadStorage(
-                f"the state of task {task} is in {began_with.rpartition('.')[2]}, and the job now wants "
-                f"{str(now).rpartition('.')[2]}: keep the state backend that it began with"
-            )
+        offsets = layout.read_offsets(query, batch)
+        now = self._spark.conf.get(layout.PROVIDER, None)
+        if self._planned[task].stateful and (why := fit.other_backend(task, offsets, now)) is not None:
+            raise BadStorage(why)
 
     def _advise_on_partitions(self, task: TaskId, query: Path, batch: Batch) -> None:
         began_with = layout.read_offsets(query, batch).partitions()

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import headgate as hg
-from headgate.errors import BadStorage
+from headgate.errors import BadStorage, InvalidJob
 from headgate.run import stalls
 from headgate.run.control import ControlClient, Reply
 from headgate.store.api import open_store
@@ -199,10 +199,11 @@ def test_another_state_backend_than_the_checkpoint_has_is_refused(spark: SparkSe
     on_event, _ = asking(tmp_path, "stop", after(2))
     job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
-    result, lines = run(spark, "windows", tmp_path, batches=30, backend="hashmap")
-    assert result.ending == "failed"
-    failure = next(line for line in lines if line["event"] == "task-failed")
-    assert "keep the state backend that it began with" in failure["message"]
+    store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
+    before = store.read_chain()
+    with pytest.raises(InvalidJob, match="keep the state backend that it began with"):
+        run(spark, "windows", tmp_path, batches=30, backend="hashmap")
+    assert store.read_chain() == before, "nothing has begun"
 
 
 def flip(path: Path) -> None:

@@ -1,0 +1,96 @@
+"""What Spark would refuse of a checkpoint's state is found before anything is written."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headgate import layout
+from headgate.core.effects import CopySavepoint, CreateRecord
+from headgate.core.graph import Graph, Operator, Task
+from headgate.core.ids import Batch, CheckpointId, OperatorUid
+from headgate.core.records import CompletedCheckpoint, Kind, Restore, TaskSnapshot
+from headgate.errors import InvalidJob
+from headgate.run import preflight, savepoints
+from headgate.run.preflight import Beginning
+from headgate.store.jobstore import JobStore
+from tests.edges.spark_files import put
+from tests.edges.stores import FIRST, UP, US, Heard, open_job
+
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+HASHES = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+OFFSETS = "tasks/up/g1/offsets/3"
+ALLOW = Restore(again=True, allow_non_restored=True)
+
+
+def graph(*stateful: str, stateless: tuple[str, ...] = ("clean",)) -> Graph:
+    operators = [Operator(OperatorUid(uid)) for uid in stateless]
+    operators += [Operator(OperatorUid(uid), stateful=True) for uid in stateful]
+    return Graph((Task(UP, tuple(operators), has_source=True),))
+
+
+@pytest.fixture
+def heard(tmp_path: Path) -> Heard:
+    """A job whose one task keeps state in two operators, with savepoint 5."""
+    made = Heard(open_job(tmp_path / "storage"))
+    put(made.root / OFFSETS, f"v1\n{json.dumps({'conf': {layout.PROVIDER: ROCKS}})}\n-")
+    uids = tuple(OperatorUid(uid) for uid in ("clean", "count", "distinct"))
+    snapshot = TaskSnapshot(UP, uids, uids[1:], 1, FIRST, Batch(3), (), finished=False, files=(OFFSETS,))
+    record = CompletedCheckpoint(CheckpointId(5), FIRST, US, Kind.SAVEPOINT, (snapshot,), (), ())
+    made.storage.create_record(CreateRecord(US, record))
+    made.storage.copy_savepoint(CopySavepoint(US, CheckpointId(5)))
+    return made
+
+
+def refused(store: JobStore, now: Graph, beginning: Beginning, backend: str = ROCKS) -> str:
+    before = {entry.path for entry in store.list()}
+    with pytest.raises(InvalidJob) as error:
+        preflight.settle(store, now, beginning, backend)
+    assert {entry.path for entry in store.list()} == before, "nothing is written"
+    return str(error.value)
+
+
+def test_a_job_that_fits_begins(heard: Heard) -> None:
+    restore = Restore(again=True)
+    assert preflight.settle(heard.store, graph("count", "distinct"), Beginning(restore), ROCKS) == restore
+    renamed = Restore(again=True, renamed=((OperatorUid("count"), OperatorUid("total")),))
+    assert preflight.settle(heard.store, graph("total", "distinct"), Beginning(renamed), ROCKS) == renamed
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (("count",), "task up have changed (distinct gone)"),
+        ((), "task up have changed (count, distinct gone)"),
+        (("count", "distinct", "join"), "task up have changed (join new)"),
+        (("count", "join"), "task up have changed (distinct gone; join new)"),
+    ],
+)
+def test_a_part_of_a_querys_state_cannot_be_left_out(heard: Heard, now: tuple[str, ...], said: str) -> None:
+    why = refused(heard.store, graph(*now), Beginning(ALLOW))
+    assert why.startswith("job job: checkpoint 5 does not fit: the operators with state of ")
+    assert said in why
+    assert "give every operator of the task a new uid" in why
+
+
+def test_a_task_with_new_uids_begins_empty(heard: Heard) -> None:
+    now = graph("count2", stateless=("clean2",))
+    assert preflight.settle(heard.store, now, Beginning(ALLOW), ROCKS) == ALLOW
+
+
+def test_another_state_backend_is_refused(heard: Heard) -> None:
+    why = refused(heard.store, graph("count", "distinct"), Beginning(Restore(again=True)), HASHES)
+    assert "task up is in RocksDBStateStoreProvider, and the job now wants HDFSBackedStateStoreProvider" in why
+
+
+@pytest.mark.parametrize(("now", "backend"), [(("count",), ROCKS), (("count", "distinct"), HASHES)])
+def test_a_savepoint_from_elsewhere_is_looked_at_before_it_is_brought_in(
+    heard: Heard, tmp_path: Path, now: tuple[str, ...], backend: str
+) -> None:
+    kept = Path(shutil.copytree(heard.root / "savepoints/5", tmp_path / "kept"))
+    store = open_job(tmp_path / "new")
+    brought = savepoints.prepare(store, kept)
+    assert isinstance(brought, savepoints.Brought)
+    refused(store, graph(*now), Beginning(ALLOW, brought), backend)
+    assert preflight.settle(store, graph("count", "distinct"), Beginning(ALLOW, brought), ROCKS).checkpoint is not None
