@@ -5,7 +5,7 @@
 
 import sys
 
-from bench import core, jobs, recovery, sinks
+from bench import core, growth, jobs, recovery, sinks
 
 ON_SPARK = {
     "cost": jobs.checkpoint_cost,
@@ -15,7 +15,7 @@ ON_SPARK = {
     "task": recovery.task_level,
     **sinks.ON_SPARK,
 }
-ALONE = {"core": core.core, "restart": recovery.job_level, **sinks.ALONE}
+ALONE = {"core": core.core, "growth": growth.growth, "restart": recovery.job_level, **sinks.ALONE}
 
 
 def main(names: list[str]) -> int:

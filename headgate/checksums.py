@@ -8,9 +8,8 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headgate.errors import BadStorage
 
@@ -23,21 +22,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class FileFacts:
-    """What a manifest says about a file."""
+class FileFacts(NamedTuple):
+    """What a manifest says about a file. As JSON it is a list of both."""
 
     size: int
     checksum: int
 
-    def to_json(self) -> list[int]:
-        """For a manifest."""
-        return [self.size, self.checksum]
-
     @staticmethod
-    def from_json(value: list[int]) -> "FileFacts":
+    def from_json(value: Sequence[int]) -> "FileFacts":
         """From a manifest."""
-        return FileFacts(int(value[0]), int(value[1]))
+        return value if isinstance(value, FileFacts) else FileFacts(int(value[0]), int(value[1]))
 
 
 def measure(path: Path, *, flush: bool = False, read: Callable[[int], None] = lambda _: None) -> FileFacts:
@@ -79,7 +73,7 @@ def damage(path: Path, size: int, checksum: int | None) -> str:
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item], threads: int = READERS) -> Iterator[Result]:
     """Do something for each item, a few at a time; the results in the order of the items."""
-    if len(items) <= 1:
+    if len(items) <= 1 or threads == 1:
         yield from map(work, items)
         return
     with ThreadPoolExecutor(min(threads, len(items)), "headgate-files") as pool:

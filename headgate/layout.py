@@ -28,11 +28,11 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from headgate.core.ids import NO_BATCH, Batch, ChannelId
@@ -238,20 +238,32 @@ def _write_offsets(query: Path, batch: Batch, offsets: Offsets) -> None:
 
 def files_of(query: Path, batch: Batch) -> list[str]:
     """The files that rebuild a query at a committed batch, relative to its directory."""
+    return [name for group in groups_of(query, batch) for name in group]
+
+
+def groups_of(query: Path, batch: Batch, under: str = "") -> list[tuple[str, ...]]:
+    """The same in groups, and each name with ``under`` before it.
+
+    What a snapshot of RocksDB lists, which may be long, is a group by itself, and the same object each time.
+    """
     if batch == NO_BATCH:
         return []
     found = ["metadata", f"offsets/{batch}", f"commits/{batch}"]
     if batch > 0:
         found.append(f"offsets/{batch - 1}")
     found += _below(query, "sources")
+    found = [under + name for name in found]
+    groups: list[tuple[str, ...]] = []
     state = query / "state"
     if state.is_dir():
         ids = _UniqueIds(query)
         for directory, names in _stores(state):
-            where = directory.relative_to(query).as_posix()
-            found += [f"{where}/{name}" for name in _state_files(ids, directory, names, batch + 1)]
-        found += [f"commits/{other}" for other in ids.entries() if other != batch]
-    return found
+            where = f"{under}{directory.relative_to(query).as_posix()}/"
+            loose, tables = _state_files(ids, directory, names, batch + 1, where)
+            found += loose
+            groups += [tables] if tables else []
+        found += [f"{under}commits/{other}" for other in ids.entries() if other != batch]
+    return [tuple(found), *groups]
 
 
 def _below(query: Path, name: str) -> list[str]:
@@ -271,31 +283,50 @@ def _stores(state: Path) -> Iterator[tuple[Path, list[str]]]:
             yield Path(directory), visible
 
 
-def _state_files(ids: "_UniqueIds", directory: Path, names: list[str], version: int) -> list[str]:
-    """What one directory contributes to the state at ``version``: whatever is not a version of state goes along."""
+def _state_files(
+    ids: "_UniqueIds", directory: Path, names: list[str], version: int, where: str
+) -> tuple[list[str], tuple[str, ...]]:
+    """What one directory contributes to the state at ``version``, and what its snapshot lists.
+
+    Whatever is not a version of state goes along.
+    """
     if directory.parts[-2:] == ("_metadata", "v2"):  # One for each restart; Spark deletes older ones.
-        return [str(max((int(name) for name in names if name.isdecimal() and int(name) < version), default=0))]
-    versions: dict[int, list[re.Match[str]]] = {}
+        newest = max((int(name) for name in names if name.isdecimal() and int(name) < version), default=0)
+        return [f"{where}{newest}"], ()
+    versions: dict[int, list[Versioned]] = {}
     found: list[str] = []
     for name in names:
-        match = VERSIONED.fullmatch(name)
-        if match is None:
-            found.append(name)
-        elif int(match[1]) <= version:
-            versions.setdefault(int(match[1]), []).append(match)
+        file = versioned(name)
+        if file is None:
+            found.append(where + name)
+        elif file.version <= version:
+            versions.setdefault(file.version, []).append(file)
     for number in range(version if versions else 0, 0, -1):
-        kinds = {match[3]: match[0] for match in ids.of_version(directory, number, versions.get(number, []))}
+        kinds = {file.kind: file.name for file in ids.of_version(directory, number, versions.get(number, []))}
         if not kinds:
             raise BadStorage(f"{directory} has no version {number} of the state: restore a checkpoint")
         base = next((kinds[kind] for kind in BASES if kind in kinds), None)
-        if base is None:
-            found += kinds.values()
-            continue
-        found.append(base)
-        if base.endswith(".zip"):
-            found += tables_of(directory / base)
-        break
-    return found
+        if base is not None:
+            found.append(where + base)
+            return found, TABLES.of(directory / base, where) if base.endswith(".zip") else ()
+        found += [where + name for name in kinds.values()]
+    return found, ()
+
+
+class Versioned(NamedTuple):
+    """A file of state, by its name."""
+
+    name: str
+    version: int
+    unique: str | None
+    kind: str
+
+
+@lru_cache(maxsize=1 << 16)
+def versioned(name: str) -> Versioned | None:
+    """What the name of a file of state says. None if it is not one of a version."""
+    match = VERSIONED.fullmatch(name)
+    return Versioned(name, int(match[1]), match[2], match[3]) if match else None
 
 
 class _UniqueIds:
@@ -305,13 +336,13 @@ class _UniqueIds:
         self._commits = query / "commits"
         self._known: dict[int, frozenset[str] | None] = {}
 
-    def of_version(self, directory: Path, version: int, files: list[re.Match[str]]) -> list[re.Match[str]]:
+    def of_version(self, directory: Path, version: int, files: list[Versioned]) -> list[Versioned]:
         """Of the files of a version in a store's directory, those of the run that committed its batch.
 
         Checkpoints of earlier releases do not name the commit entries of older batches. What they left was sorted out
         when the directory was rebuilt: then one id is there, and it counts. Of several, none is guessed at.
         """
-        found = {match[2] for match in files if match[2] is not None}
+        found = {file.unique for file in files if file.unique is not None}
         if not found:
             return files
         batch = version - 1
@@ -319,7 +350,7 @@ class _UniqueIds:
             self._known[batch] = self._read(batch)
         ids = self._known[batch]
         if ids is not None:
-            return [match for match in files if match[2] is None or match[2] in ids]
+            return [file for file in files if file.unique is None or file.unique in ids]
         if len(found) > 1:
             raise BadStorage(
                 f"{directory} has {len(found)} states of version {version}, and commits/{batch} is gone, which told "
@@ -351,7 +382,6 @@ def _strings(values: Iterable[Any]) -> Iterator[str]:
             yield from _strings(value)
 
 
-@lru_cache(maxsize=4096)
 def tables_of(snapshot: Path) -> tuple[str, ...]:
     """The files that a RocksDB snapshot lists, relative to the snapshot's own directory."""
     try:
@@ -364,37 +394,82 @@ def tables_of(snapshot: Path) -> tuple[str, ...]:
         raise BadStorage(f"{snapshot} is not a RocksDB snapshot: {error}") from error
 
 
+class Tables:
+    """What snapshots list, each read once. What is remembered is bounded by the snapshots that there are."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {}
+        """By directory; there, by the snapshot's name and what names begin with."""
+
+    def of(self, snapshot: Path, where: str) -> tuple[str, ...]:
+        """The files that a snapshot lists. ``where`` is the snapshot's directory as the names are to begin with it."""
+        known = self._known.setdefault(str(snapshot.parent), {})
+        key = (snapshot.name, where)
+        if key not in known:
+            known[key] = tuple(where + table for table in tables_of(snapshot))
+        return known[key]
+
+    def keep(self, directory: str, snapshots: Collection[str]) -> None:
+        """Forget all others of a directory."""
+        known = self._known.get(directory, {})
+        for key in list(known):  # Other threads look things up meanwhile.
+            if key[0] not in snapshots:
+                known.pop(key, None)
+
+    def prune(self) -> None:
+        """Forget directories that are gone."""
+        for directory in list(self._known):
+            if not Path(directory).is_dir():
+                self._known.pop(directory, None)
+
+
+TABLES = Tables()
+
+
 # -- how old a file is -----------------------------------------------------------------------------------------------
 
 
-def ages(query: Path) -> dict[str, Batch | None]:
-    """For each file, the last batch known to need it, or None if nobody can tell yet: then it counts as newest."""
+def ages(query: Path, under: str = "") -> dict[str, Batch | None]:
+    """For each file, the last batch known to need it, or None if nobody can tell yet: then it counts as newest.
+
+    Each name has ``under`` before it.
+    """
     found: dict[str, Batch | None] = {}
+    listed: dict[str, Batch] = {}
     for top, below, names in os.walk(query):
         below.sort()
         where = Path(top).relative_to(query).as_posix()
-        prefix = "" if where == "." else f"{where}/"
-        for name in sorted(names):
-            found[prefix + name] = _age(where, name)
-    for path in [path for path in found if path.endswith(".zip")]:
-        snapshot = query / path
-        try:
-            tables = tables_of(snapshot)
-        except (BadStorage, OSError):
-            continue  # Being written, or just deleted. What it lists is not named, and counts as newest.
-        for table in tables:
-            listed = snapshot.parent.relative_to(query).as_posix() + f"/{table}"
-            if listed in found:
-                before, now = found[listed], found[path]
-                found[listed] = now if before is None or now is None else max(before, now)
+        prefix = under if where == "." else f"{under}{where}/"
+        names.sort()
+        found.update(zip([prefix + name for name in names], _ages(where, names), strict=True))
+        snapshots = [name for name in names if name.endswith(".zip")]
+        TABLES.keep(top, snapshots)
+        for name in snapshots:
+            file = versioned(name)
+            if file is None:
+                continue
+            try:
+                tables = TABLES.of(Path(top) / name, prefix)
+            except (BadStorage, OSError):
+                continue  # Being written, or just deleted. What it lists is not named, and counts as newest.
+            # In the order of names, which is not that of versions.
+            age = Batch(file.version - 1)
+            listed.update((table, age) for table in tables if listed.get(table, NO_BATCH) < age)
+    found.update((table, age) for table, age in listed.items() if table in found)
     return found
 
 
+def _ages(where: str, names: list[str]) -> Iterable[Batch | None]:
+    if where.rpartition("/")[2] in LISTED:
+        return [None] * len(names)
+    return [_age(where, name) for name in names]
+
+
 def _age(where: str, name: str) -> Batch | None:
-    about = CHECKSUM.fullmatch(name)
+    about = CHECKSUM.fullmatch(name) if name.endswith(".crc") else None
     if about:
         name = about[1]
     if where in ("offsets", "commits"):
         return Batch(int(name)) if name.isdecimal() else None
-    match = VERSIONED.fullmatch(name)
-    return Batch(int(match[1]) - 1) if match and where.startswith("state/") else None
+    file = versioned(name) if where.startswith("state/") else None
+    return Batch(file.version - 1) if file else None

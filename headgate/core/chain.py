@@ -112,6 +112,23 @@ def fence(records: tuple[Record, ...], leader: LeaderId, base: CheckpointId | No
     return Fence(place, generation, leader, max(CheckpointId(place + ahead), next_id), base)
 
 
+def needed(records: tuple[Record, ...]) -> tuple[CheckpointId, ...]:
+    """Of the records before the last fence, those that whoever reads the chain later may need.
+
+    They are the completed checkpoints, the fence before it, which says where its generation began, and fences with
+    something to say about commits. The others only have to stand in their places: there they stop whoever led before.
+    Nobody learns anything from reading them.
+    """
+    *before, last = [record for record in records if isinstance(record, Fence)]
+    telling = [fence.id for fence in before if fence.ending is not None or fence.abandoned]
+    telling += [fence.id for fence in before[-1:]]
+    return tuple(
+        record.id
+        for record in records
+        if record.id < last.id and (isinstance(record, CompletedCheckpoint) or record.id in telling)
+    )
+
+
 def opened(fence: Fence) -> Chain:
     """The chain of a leader whose fence is in the store: all ids before ``next_id`` are settled."""
     settled = CheckpointId(fence.next_id - 1)

@@ -25,7 +25,7 @@ from headgate.core.events import (
 )
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, SinkId
-from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record
+from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Void
 from headgate.core.state import AT_REST, JobState, Phase, TaskState, Turn, ready
 
 # -- from leadership to a generation -------------------------------------------------------------------------------
@@ -178,6 +178,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         suspects=(),
         garbage=(),
         doomed=(),
+        voids=tuple(record.id for record in state.records if isinstance(record, Void)),
     )
     turn.tell_story(f"generation {fence.generation} begins from {fence.base}")
     closing.tell_abandoned(turn, fence.abandoned)

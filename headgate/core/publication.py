@@ -11,7 +11,7 @@ from headgate.core.chain import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, NotifyCompleted, Outcome, Tell
 from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
 from headgate.core.evolve import evolve
-from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Record, Restore
+from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Record, Restore, Void
 from headgate.core.state import Phase, Turn
 
 
@@ -79,6 +79,8 @@ def _recorded(turn: Turn, record: Record | None) -> None:
         leadership.fenced(turn, record)
     elif isinstance(record, CompletedCheckpoint):
         published(turn, record)
+    elif isinstance(record, Void):
+        turn.state = evolve(turn.state, voids=(*turn.state.voids, record.id))
     closing.closed(turn)
 
 

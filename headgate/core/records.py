@@ -6,6 +6,7 @@ a void (the checkpoint of that id was given up), or a fence (a new generation be
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from headgate.core.ids import (
     Batch,
@@ -170,8 +171,7 @@ class Restore:
     """Commits that these sinks owe are given up."""
 
 
-@dataclass(frozen=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     """One file in the storage, as a listing shows it. ``owner`` is the task or the channel it belongs to.
 
     ``batch`` is the last batch that is known to need it. A file that nothing finished refers to yet, like a part of a

@@ -5,7 +5,8 @@ One rule: nothing is deleted that a kept checkpoint names or that a live task ma
 one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is found by mark and sweep over a listing,
 as a pure plan: the same function serves the sweep and its dry run.
 
-Records of checkpoints may go. Voids and fences never do: a fence that was gone would let a late publication through.
+Records of checkpoints may go, and so may voids before the newest one. Fences never do: one that was gone would let a
+late publication through.
 There is always a later record than one that goes, which is how a late fence in its place is recognised. A late create
 can also bring back the record of a checkpoint that was swept: it is never the newest, and goes with a later sweep.
 """

@@ -194,8 +194,13 @@ class JobState:
     """They go once a checkpoint of this id or later is complete and does not name them either."""
     garbage: tuple[str, ...] = ()
     """Files that the sweep under way has still to delete, after those that were ordered."""
+    listed: int = 0
+    """How many files the last listing showed, and when it came."""
+    listed_at_ms: int = 0
     doomed: tuple[CheckpointId, ...] = ()
-    """Checkpoints that are no longer kept and whose records may still be in the store."""
+    """Checkpoints that are no longer kept, and voids, whose records may still be in the store."""
+    voids: tuple[CheckpointId, ...] = ()
+    """Voids in the store that no later checkpoint has made superfluous yet."""
     abort_below: Generation = NO_GENERATION
     """Sinks throw away what generations before this one left uncommitted."""
     strangers: tuple[SinkId, ...] = ()

@@ -3,6 +3,9 @@
 One rule: one sweep at a time, and what it deletes is decided by ``retention`` when the listing has come, not when
 it was asked for. It gets on whatever is pending: what was suspected stays so until a checkpoint that began after that
 is complete, and only then are others suspected. No order deletes more than ``DELETE_MAX`` files.
+
+What a sweep costs grows with the files that there are. So where they are many, some time passes between two: records
+go at once, and files with the first checkpoint after that.
 """
 
 from headgate.core import closing, retention
@@ -18,6 +21,8 @@ HOLDS_MAX = 16
 """So many holds and releases may wait for the store."""
 DELETE_MAX = 1_000
 """So many files are deleted by one order. The rest follows when that is done."""
+PAUSE_MS = 500
+"""So long passes until the next listing for every thousand files that the last one showed."""
 
 
 def discards(state: JobState) -> bool:
@@ -40,10 +45,20 @@ def sweep(turn: Turn) -> None:
     stay = kept(state)
     fallen = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
     if fallen:
-        state = evolve(state, completed=stay, doomed=state.doomed + fallen)
+        passed = tuple(void for void in state.voids if void < state.completed[-1].id)
+        state = evolve(
+            state,
+            completed=stay,
+            voids=tuple(void for void in state.voids if void not in passed),
+            doomed=state.doomed + fallen + passed,
+        )
     if state.doomed and not state.sweeping:
         state = evolve(state, sweeping=True)
-        turn.order(ListFiles(state.generation))
+        pause_ms = state.listed // 1_000 * PAUSE_MS
+        if state.phase is Phase.RUNNING and state.now_ms < state.listed_at_ms + pause_ms:
+            turn.order(DeleteFiles(state.generation, state.doomed, ()))
+        else:
+            turn.order(ListFiles(state.generation))
     turn.state = state
 
 
@@ -68,7 +83,14 @@ def files_listed(turn: Turn, fact: FilesListed) -> None:
         unnamed = frozenset(plan.suspects)
         still = tuple(name for name in state.suspects if name in unnamed)
         suspects, below = (still, state.suspected_below) if still else (suspects, below)
-    turn.state = evolve(state, suspects=suspects, suspected_below=below, garbage=plan.files[DELETE_MAX:])
+    turn.state = evolve(
+        state,
+        suspects=suspects,
+        suspected_below=below,
+        garbage=plan.files[DELETE_MAX:],
+        listed=len(fact.files),
+        listed_at_ms=state.now_ms,
+    )
     turn.order(DeleteFiles(state.generation, state.doomed, plan.files[:DELETE_MAX]))
 
 

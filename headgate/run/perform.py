@@ -150,10 +150,10 @@ class Performer:
             async_ms=taken.async_ms,
             total_bytes=taken.total_bytes,
             new_bytes=taken.new_bytes,
-            files=len(taken.files),
+            files=len(taken.names),
             new_files=taken.new_files,
         )
-        self._tell(SnapshotTaken(order.generation, order.checkpoint, order.task, order.batch, tuple(taken.files)))
+        self._tell(SnapshotTaken(order.generation, order.checkpoint, order.task, order.batch, taken.names))
 
     def _notify(self, completed: CompletedCheckpoint) -> None:
         """The newest says all that earlier ones would: those are passed over when the other side was slow."""

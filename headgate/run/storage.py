@@ -17,7 +17,7 @@ from typing import Any
 from headgate import layout
 from headgate.channel import segments
 from headgate.channel.segments import Entry, Segments
-from headgate.core import effects as e
+from headgate.core import chain, effects as e
 from headgate.core.events import (
     ChainRead,
     CreateUnclear,
@@ -30,8 +30,8 @@ from headgate.core.events import (
     SavepointCopied,
     SavepointDeleted,
 )
-from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Run, TaskId
-from headgate.core.records import CompletedCheckpoint, InFlight, Record, StoredFile
+from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, Run, TaskId
+from headgate.core.records import CompletedCheckpoint, Fence, InFlight, Record, StoredFile
 from headgate.errors import BadStorage, HeadgateError, UserError
 from headgate.run import savepoints
 from headgate.run.loop import Note
@@ -40,7 +40,10 @@ from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.take import Snapshots
 from headgate.store.api import Forbidden
 from headgate.store.jobstore import JobStore
+from headgate.store.manifests import NO_TASK
 
+FOLD_MIN = 16
+"""With so many records that nobody needs to read, it is written down which they are."""
 NEWEST = Batch(2**62)
 """The age of a file of which nobody can tell the age: newer than any cut."""
 ENTRY = re.compile(r"(channels/[^/]+/g[0-9]+)/log/([^/]+)/([0-9]+)\.json")
@@ -69,6 +72,8 @@ class Storage:
         self._tell = tell
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
         self._copied: set[str] = set()
+        self._stored: set[str] = set()
+        """What the last listing showed in a storage that is not a folder here. Both belong to the lane of sweeps."""
 
     @property
     def fetch(self) -> Callable[[str, Path], None] | None:
@@ -115,9 +120,20 @@ class Storage:
                     f"the directory of savepoint {savepoint} is gone, and it is not copied again: put it back, or "
                     f"delete the savepoint with `headgate savepoint delete {self._store.job} {savepoint}`"
                 )
+        self._fold(order.leader, tuple(records))
         self._extras = extras
         self._snapshots.know(tables_of(extras.values()))
         self._tell(ChainRead(order.leader, tuple(records), held, copied))
+
+    def _fold(self, leader: LeaderId, records: tuple[Record, ...]) -> None:
+        """Once our own fence is the last record, let nobody read again what it has made superfluous."""
+        tail = records[-1] if records else None
+        if not isinstance(tail, Fence) or tail.leader != leader:
+            return
+        needed = chain.needed(records)
+        if len(records) - len(needed) > FOLD_MIN:
+            with contextlib.suppress(HeadgateError, OSError):  # Then the next start takes longer.
+                self._store.fold(tail, needed)
 
     def create_record(self, order: e.CreateRecord) -> None:
         """Publish, fence or void. What will not be there at the next try either ends the process.
@@ -164,8 +180,11 @@ class Storage:
     def _manifest(self, record: CompletedCheckpoint) -> dict[str, Any]:
         """The facts of all files that a checkpoint names, once they are all in the storage."""
         never = threading.Event()
-        names = [name for snapshot in record.tasks for name in snapshot.files]
-        table, _ = self._snapshots.make_durable(names, never)
+        groups: dict[str, list[dict[str, FileFacts]]] = {
+            str(snapshot.task): [group.files for group in self._snapshots.groups(snapshot.task, snapshot.files)]
+            for snapshot in record.tasks
+        }
+        table: dict[str, FileFacts] = {}
         flying: dict[str, list[tuple[Batch, Run, list[tuple[str, int]]]]] = {}
         for held in record.channels:
             where = segments.directory_of(held.upstream, record.generation)
@@ -176,7 +195,8 @@ class Storage:
                 facts, _ = self._snapshots.make_durable([log, *(name for name, _ in files)], never)
                 table.update(facts)
                 flying.setdefault(held.channel, []).append((entry.batch, entry.run, files))
-        return {"files": {name: facts.to_json() for name, facts in table.items()}, "segments": flying}
+        groups[NO_TASK] = [table]
+        return {"groups": groups, "segments": flying}
 
     def set_hold(self, order: e.SetHold) -> None:
         """Remember a hold. If that fails it is ordered again."""
@@ -251,10 +271,13 @@ class Storage:
                     _delete(root, name)
             _tidy(root, order.generation)
         if self._store.local_root is None:
+            going = self._stored.intersection(order.files)
+            alone = _left_alone(self._stored, going)
             with contextlib.suppress(HeadgateError, OSError):
-                there = self._stored()
-                going = set(order.files).intersection(there)
-                self._store.delete(*going, *_left_alone(there, going))
+                self._store.delete(*going, *alone)
+                self._stored.difference_update(going, alone)
+        if order.files:
+            layout.TABLES.prune()
         entries = [entry for name in order.files if (entry := ENTRY.fullmatch(name))]
         self._snapshots.forget(order.files, [f"{entry[1]}/{entry[3]}" for entry in entries])
         self._tell(FilesDeleted(order.generation, order.records))
@@ -268,10 +291,8 @@ class Storage:
             yield from _task_files(root)
             yield from _channel_files(root)
         if self._store.local_root is None:
-            yield from _stored_files(self._stored())
-
-    def _stored(self) -> list[str]:
-        return [entry.path for kind in ("tasks", "channels") for entry in self._store.list(kind)]
+            self._stored = {entry.path for kind in ("tasks", "channels") for entry in self._store.list(kind)}
+            yield from _stored_files(sorted(self._stored))
 
     def _warn(self, text: str) -> None:
         self._tell(Note("warning", {"text": text}))
@@ -292,9 +313,9 @@ def _generations(root: Path, kind: str) -> Iterator[tuple[str, Generation, Path]
 
 def _task_files(root: Path) -> Iterator[StoredFile]:
     for task, generation, directory in _generations(root, "tasks"):
-        for name, batch in layout.ages(directory).items():
-            path = f"tasks/{task}/g{generation}/{name}"
-            yield StoredFile(path, generation, TaskId(task), NEWEST if batch is None else batch)
+        owner = TaskId(task)
+        for path, batch in layout.ages(directory, f"tasks/{task}/g{generation}/").items():
+            yield StoredFile(path, generation, owner, NEWEST if batch is None else batch)
 
 
 def _channel_files(root: Path) -> Iterator[StoredFile]:
@@ -329,9 +350,12 @@ def _stored_files(paths: Collection[str]) -> Iterator[StoredFile]:
 
 def _left_alone(paths: Collection[str], going: set[str]) -> list[str]:
     """The files of segments whose last entry is going."""
-    last = {(entry[1], entry[3]) for path in paths if path in going and (entry := ENTRY.fullmatch(path))}
+    last = {(entry[1], entry[3]) for path in going if (entry := ENTRY.fullmatch(path))}
+    if not last:
+        return []
     last -= {(entry[1], entry[3]) for path in paths if path not in going and (entry := ENTRY.fullmatch(path))}
-    return [path for path in paths for directory, batch in last if path.startswith(f"{directory}/{batch}/")]
+    prefixes = tuple(f"{directory}/{batch}/" for directory, batch in last)
+    return [path for path in paths if path.startswith(prefixes)]
 
 
 def _delete(root: Path, name: str) -> None:

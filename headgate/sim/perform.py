@@ -241,7 +241,7 @@ def read_chain(process: "Process", order: e.ReadChain) -> None:
 def _read_chain(process: "Process", leader: LeaderId) -> None:
     store = process.world.store
     held, copied = tuple(map(CheckpointId, store.held)), tuple(map(CheckpointId, store.copied))
-    process.tell(ChainRead(leader, store.read(), held, copied))
+    process.tell(ChainRead(leader, store.read(str(leader)), held, copied))
 
 
 def create_record(process: "Process", order: e.CreateRecord) -> None:

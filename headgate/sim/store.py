@@ -8,7 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from headgate.core.records import Record
+from headgate.core import chain
+from headgate.core.records import Fence, Record
 
 
 class Clock(Protocol):
@@ -32,6 +33,7 @@ class Store:
         self.held: dict[int, None] = {}
         self.copied: dict[int, None] = {}
         self.trouble = 0
+        self.fold: tuple[Fence | None, frozenset[int]] = (None, frozenset())
 
     def create(
         self,
@@ -71,9 +73,25 @@ class Store:
             self.on_create(record)
         created(record)
 
-    def read(self) -> tuple[Record, ...]:
-        """All records, in the order of ids."""
-        return tuple(self.records[number] for number in sorted(self.records))
+    def read(self, leader: str) -> tuple[Record, ...]:
+        """The records that matter, in the order of ids: without those that a fence has made superfluous.
+
+        Who finds the own fence last writes down which those are. That may get lost, or come late, over somebody else's.
+        """
+        fence, needed = self.fold
+        there = fence is not None and self.records.get(fence.id) is fence
+        records = tuple(
+            self.records[number]
+            for number in sorted(self.records)
+            if not there or fence is None or number >= fence.id or number in needed
+        )
+        if records and isinstance(records[-1], Fence) and records[-1].leader == leader:
+            late_ms = int(self.clock.rng.random() * 400 * self.trouble)
+            self.clock.at(late_ms, self._fold, records[-1], frozenset(chain.needed(records)))
+        return records
+
+    def _fold(self, fence: Fence, needed: frozenset[int]) -> None:
+        self.fold = (fence, needed)
 
 
 def _ignore(_: Record) -> None:

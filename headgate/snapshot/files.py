@@ -6,14 +6,17 @@ directory, and so mean the same wherever that directory is.
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
-from headgate.checksums import FileFacts, measure
+from headgate.checksums import FileFacts, in_parallel, measure
 from headgate.errors import BadStorage
 
 __all__ = ["FileFacts", "GivenUp", "Reading", "Table", "check", "directories", "force", "measure", "tables_of"]
+
+FORCE_AT_ONCE = 16
 
 CHECKERS = min(32, max(4, 2 * (os.cpu_count() or 1)))
 """So many files are checked at once. Reading and summing up both let other threads work."""
@@ -21,14 +24,21 @@ CHECKERS = min(32, max(4, 2 * (os.cpu_count() or 1)))
 Table = Mapping[str, FileFacts]
 
 
-def force(paths: Iterable[Path]) -> None:
-    """Have the file system write files, or the names in directories, to the disk. Spark does not."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def force(paths: Collection[Path]) -> None:
+    """Have the file system write files, or the names in directories, to the disk. Spark does not.
+
+    Many at once: a file system writes what it is asked for at the same time in one go.
+    """
+    for _ in in_parallel(_force, list(paths), FORCE_AT_ONCE):
+        pass
+
+
+def _force(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def directories(root: Path, files: Iterable[Path]) -> set[Path]:
@@ -96,6 +106,9 @@ def tables_of(extras: Iterable[Mapping[str, object]]) -> dict[str, FileFacts]:
     """The files of several manifests in one table."""
     found: dict[str, FileFacts] = {}
     for extra in extras:
+        if isinstance(groups := extra.get("groups"), dict):  # As a checkpoint was published by this process.
+            for group in chain.from_iterable(groups.values()):
+                found.update(group)
         listed = extra.get("files", {})
         if not isinstance(listed, dict):
             raise BadStorage("a manifest's list of files is not a list of files: restore another checkpoint")

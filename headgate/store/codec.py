@@ -26,15 +26,16 @@ from typing import Any, NewType, Union, cast, get_args, get_origin, get_type_hin
 from headgate.core.records import Record
 from headgate.errors import BadStorage
 
-FORMAT = 1
+FORMAT = 2
+"""The newest format that is read. What needs no newer one is written in format 1, which earlier releases read too."""
 _SCALARS = (str, int, bool, float)
 _VERSION = re.compile(rb'\{"format":(\d{1,9}),')
-_ENVELOPE = re.compile(rb'\{"format":1,"sha256":"([0-9a-f]{64})","body":(\{.*\})\}\n', re.DOTALL)
+_ENVELOPE = re.compile(rb'\{"format":([12]),"sha256":"([0-9a-f]{64})","body":(\{.*\})\}\n', re.DOTALL)
 
 
-def encode(record: Record, extra: Mapping[str, object]) -> bytes:
+def encode(record: Record, extra: Mapping[str, object], version: int = 1) -> bytes:
     """A record of the chain with further sections, which are plain JSON."""
-    return wrap({"record": encode_value(Record, record), "extra": extra})
+    return wrap({"record": encode_value(Record, record), "extra": extra}, version)
 
 
 def decode(data: bytes, where: str) -> tuple[Record, dict[str, Any]]:
@@ -51,10 +52,10 @@ def decode(data: bytes, where: str) -> tuple[Record, dict[str, Any]]:
 # -- the envelope --------------------------------------------------------------------------------------------------
 
 
-def wrap(body: Mapping[str, object]) -> bytes:
+def wrap(body: Mapping[str, object], version: int = 1) -> bytes:
     """Plain JSON, with the version and a checksum before it."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    return b'{"format":%d,"sha256":"%s","body":%s}\n' % (FORMAT, hashlib.sha256(text).hexdigest().encode(), text)
+    return b'{"format":%d,"sha256":"%s","body":%s}\n' % (version, _sha256(version, text), text)
 
 
 def unwrap(data: bytes, where: str) -> dict[str, Any]:
@@ -65,10 +66,15 @@ def unwrap(data: bytes, where: str) -> dict[str, Any]:
     envelope = _ENVELOPE.fullmatch(data)
     if envelope is None:
         raise BadStorage(f"{where} is damaged: it is cut short, or not of Headgate; put back a good copy of it")
-    checksum, body = envelope.groups()
-    if hashlib.sha256(body).hexdigest().encode() != checksum:
+    found, checksum, body = envelope.groups()
+    if _sha256(int(found), body) != checksum:
         raise BadStorage(f"{where} is damaged: its checksum does not match; put back a good copy of it")
     return cast("dict[str, Any]", json.loads(body))
+
+
+def _sha256(version: int, body: bytes) -> bytes:
+    """The checksum of a body. From format 2 on it is of the version too, so that none is taken for another."""
+    return hashlib.sha256(body if version == 1 else b"%d%s" % (version, body)).hexdigest().encode()
 
 
 def newer_format(where: str, version: int) -> str:

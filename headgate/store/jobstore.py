@@ -7,6 +7,8 @@ written there, and one that another claims is refused.
 
     <storage>/<job>/job.json                 whose folder it is
                     chain/<id>.json          the records, each created once
+                    chain.json               which of the old records need be read
+                    manifests/<id>.json      the files of a large checkpoint, which records refer to
                     holds/<id>               the checkpoint of that id is held
                     savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
                     savepoints/copied/<id>   that it was complete once: it is never copied again
@@ -23,24 +25,27 @@ import contextlib
 import re
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from headgate.checksums import checked_fields, checked_text
-from headgate.core.ids import CheckpointId
-from headgate.core.records import Record
+from headgate.checksums import checked_fields, checked_text, in_parallel
+from headgate.core.ids import NO_CHECKPOINT, CheckpointId
+from headgate.core.records import Fence, Record
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
 from headgate.store import codec
 from headgate.store.api import Missing, Store
 from headgate.store.folder import Folder
 from headgate.store.history import Lines, open_history
+from headgate.store.manifests import Manifests
 
 CLAIM = "job.json"
 CONTROL = "control.json"
+FOLD = "chain.json"
 LIFE = "life"
 BEGUN = "begun.json"
 PROBE = "writable"
 FORGETTING = "forgetting"
+READ_AT_ONCE = 16
 
 
 class JobStore(Folder):
@@ -55,6 +60,11 @@ class JobStore(Folder):
         super().__init__(store, job)
         self.job = job
         self._history = open_history(self)
+        self._manifests = Manifests(
+            lambda number, data: self.put(_manifest_path(number), data),
+            lambda number: self.read(_manifest_path(number)),
+        )
+        self._chain_read = self._met = False
 
     @classmethod
     def open(cls, store: Store, job: str) -> Self:
@@ -118,18 +128,60 @@ class JobStore(Folder):
         return tuple(record for record, _ in self.read_records())
 
     def read_records(self) -> Iterator[tuple[Record, dict[str, Any]]]:
-        """All records with what else they carry, in the order of their ids. One that cannot be read raises."""
-        for number in self._ids("chain", r"(\d{10,})\.json"):
-            try:
-                yield self.read_record(number)
-            except Missing:  # swept meanwhile
-                continue
+        """The records that matter with what else they carry, in the order of their ids. One that cannot be read raises.
+
+        Those that a later fence has made superfluous are not read, as far as a leader has written down which they are.
+        """
+        numbers = self._ids("chain", r"(\d{10,})\.json")
+        yield from self._read_each(self._unfolded(numbers))
+        self._chain_read = True
+
+    def _read_each(self, numbers: Sequence[CheckpointId]) -> Iterator[tuple[Record, dict[str, Any]]]:
+        """Each for itself where that is quick. Where it takes a while to get there and back, many at once."""
+        at_once = 1 if self.local_root is not None else READ_AT_ONCE
+        yield from filter(None, in_parallel(self._read_if_there, numbers, at_once))
+
+    def _read_if_there(self, number: CheckpointId) -> tuple[Record, dict[str, Any]] | None:
+        try:
+            return self.read_record(number)
+        except Missing:  # swept meanwhile
+            return None
+
+    def _unfolded(self, numbers: tuple[CheckpointId, ...]) -> tuple[CheckpointId, ...]:
+        """The records that must be read. All, unless the fence that makes others superfluous stands where it should."""
+        try:
+            fold = codec.unwrap(self.read(FOLD), FOLD)
+            place = CheckpointId(fold["fence"])
+            if place not in numbers:
+                return numbers
+            fence = self.read_record(place)[0]
+            same = isinstance(fence, Fence) and (fence.generation, fence.leader) == (fold["generation"], fold["leader"])
+            needed = {CheckpointId(number) for number in fold["needed"]}
+        except (Missing, BadStorage, KeyError, TypeError):  # It saves time, and nothing depends on it.
+            return numbers
+        return tuple(number for number in numbers if number >= place or number in needed) if same else numbers
+
+    def fold(self, fence: Fence, needed: Collection[CheckpointId]) -> None:
+        """Write down that of the records before a fence only some need be read."""
+        self.put(
+            FOLD,
+            codec.wrap(
+                {"fence": fence.id, "generation": fence.generation, "leader": fence.leader, "needed": list(needed)}
+            ),
+        )
 
     def read_record(self, number: CheckpointId) -> tuple[Record, dict[str, Any]]:
         """The record of an id with what else it carries. ``Missing`` if there is none."""
         path = _record_path(number)
         where = f"{self.uri}/{path}"
-        record, extra = codec.decode(self.read(path), where)
+        data = self.read(path)
+        try:
+            record, extra = self._manifests.decode(data, where)
+        except Missing as missing:
+            self.read(path)  # Both may have been swept meanwhile.
+            raise BadStorage(
+                f"{where} names {missing.where}, which is gone: put back a copy of it, or restore another checkpoint"
+            ) from missing
         if record.id != number:
             raise BadStorage(f"{where} holds the record of id {record.id}: put back the one that belongs there")
         return record, extra
@@ -140,7 +192,7 @@ class JobStore(Folder):
         An error says nothing about whether the record is there.
         """
         path = _record_path(record.id)
-        if self.create_if_absent(path, codec.encode(record, extra)):
+        if self.create_if_absent(path, self._manifests.encode(record, extra)):
             return None
         try:
             return self.read_record(record.id)[0]
@@ -150,6 +202,14 @@ class JobStore(Folder):
     def delete_record(self, *numbers: CheckpointId) -> None:
         """Delete records, durably, before anything they name is deleted."""
         self.delete(*(_record_path(number) for number in numbers))
+        self._manifests.forget(numbers)
+        if not self._chain_read:
+            return  # Nobody knows which manifests the others need.
+        if not self._met:  # What earlier processes left. From here on, what there is is known.
+            self._manifests.meet(self._ids("manifests", r"(\d{10,})\.json"))
+            self._met = True
+        unused = self._manifests.unused(max(numbers, default=NO_CHECKPOINT))
+        self.delete(*(_manifest_path(number) for number in unused))
 
     # -- holds and savepoints --------------------------------------------------------------------------------------
 
@@ -298,7 +358,11 @@ def _checksum(text: str) -> str:
 
 
 def _claim(job: str) -> bytes:
-    return checked_text({"format": codec.FORMAT, "job": job}).encode() + b"\n"
+    return checked_text({"format": 1, "job": job}).encode() + b"\n"
+
+
+def _manifest_path(number: CheckpointId) -> str:
+    return f"manifests/{number:010d}.json"
 
 
 def _owner(data: bytes, where: str) -> str:

@@ -1,6 +1,7 @@
 """What Spark keeps in a query's checkpoint directory: which files rebuild a batch, and how old each one is."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -433,3 +434,33 @@ def test_a_checksum_beside_a_file_is_as_old_as_the_file(tmp_path: Path) -> None:
         "state/0/0/.7.delta.crc": 6,
         "state/0/0/_metadata/.schema.crc": None,
     }
+
+
+def test_what_a_snapshot_lists_is_read_once_and_forgotten_with_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    tables_of = layout.tables_of
+
+    def noted(path: Path) -> tuple[str, ...]:
+        read.append(path.name)
+        return tables_of(path)
+
+    monkeypatch.setattr(layout, "tables_of", noted)
+    monkeypatch.setattr(layout, "TABLES", layout.Tables())
+    rocksdb(tmp_path, 9, snapshots=(4, 8), partitions=3)
+    for _ in range(3):
+        groups = layout.groups_of(tmp_path, Batch(8), "x/")
+        again = layout.groups_of(tmp_path, Batch(8), "x/")
+        assert [one is other for one, other in zip(groups, again, strict=True)] == [False, True, True, True]
+        layout.ages(tmp_path, "x/")
+    assert len(read) == len(set(read)) == 6, "three partitions with two snapshots each"
+    for path in tmp_path.glob("state/0/0/4_*.zip"):
+        path.unlink()
+    layout.ages(tmp_path, "x/")
+    snapshot(tmp_path / "state/0/0", 4, uid(400), [])
+    assert layout.ages(tmp_path, "x/")[f"x/state/0/0/SSTs/000004-{uid(0)}.sst"] == 7
+    assert len(read) == 7, "it is another one"
+    shutil.rmtree(tmp_path / "state")
+    layout.TABLES.prune()
+    assert layout.TABLES._known == {}

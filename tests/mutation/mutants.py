@@ -368,4 +368,10 @@ MUTANTS = (
         "    return [*flying, *(name",
         "    return [*(name",
     ),
+    Mutant(
+        "a fence with an ending is not read any more",
+        "chain.py",
+        "    telling = [fence.id for fence in before if fence.ending is not None or fence.abandoned]\n",
+        "    telling: list[CheckpointId] = []\n",
+    ),
 )

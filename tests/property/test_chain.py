@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings, strategies as st
 
-from headgate.core import chain
+from headgate.core import chain, recovery
 from headgate.core.chain import Answer, Chain
+from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId, Generation, LeaderId
-from headgate.core.records import Fence, Record, Void
-from tests.helpers import ALICE, BOB, completed, ids, line, void
+from headgate.core.records import CompletedCheckpoint, Ending, Fence, Record, Void
+from tests.helpers import ALICE, BOB, completed, ids, line, transaction, void
 
 GRAPH = line("a")
 FIRST = Generation(1)
+GIVEN = transaction(1, 0, 1)
 
 
 # -- one leader ----------------------------------------------------------------------------------------------------
@@ -241,3 +243,47 @@ def test_voids_fill_exactly_the_ids_that_have_no_record(generation: int, last: i
     links = Chain(CheckpointId(0), (), CheckpointId(last))
     found = chain.voids(links, CheckpointId(below), Generation(generation), BOB)
     assert found == tuple(Void(CheckpointId(n), Generation(generation), BOB) for n in range(10) if last < n < below)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[Record, ...]:
+    """Chains as they are left: some records swept, but never the newest completed one, nor a fence."""
+    records: list[Record] = []
+    generation, number = 0, 0
+    for what in draw(st.lists(st.sampled_from(["fence", "completed", "void", "ended", "gave up"]), max_size=25)):
+        if what in ("completed", "void") and generation == 0:
+            continue
+        if what == "completed":
+            records.append(completed(GRAPH, number, generation=generation, transactions=(GIVEN,)))
+        elif what == "void":
+            records.append(void(number, generation=generation))
+        else:
+            generation += 1
+            there = [record.id for record in records if isinstance(record, CompletedCheckpoint)]
+            base = draw(st.sampled_from(there)) if there else None
+            fence = Fence(CheckpointId(number), Generation(generation), ALICE, CheckpointId(number + 1), base)
+            ending = Ending.STOPPED if what == "ended" else None
+            records.append(evolve(fence, ending=ending, abandoned=(GIVEN,) if what == "gave up" else ()))
+        number += 1
+    newest = [record.id for record in records if isinstance(record, CompletedCheckpoint)][-1:]
+    newest += [record.base for record in records if isinstance(record, Fence) and record.base is not None]
+    stays = {record.id: isinstance(record, Fence) or record.id in newest or draw(st.booleans()) for record in records}
+    return tuple(record for record in records if stays[record.id])
+
+
+@given(chains())
+def test_a_chain_reads_the_same_without_what_its_last_fence_has_made_superfluous(
+    first: tuple[Record, ...],
+) -> None:
+    fences = [place for place, record in enumerate(first) if isinstance(record, Fence)]
+    if not fences:
+        return
+    known = first[: fences[-1] + 1]
+    needed = chain.needed(known)
+    short = tuple(record for record in first if record.id in needed or record.id >= known[-1].id)
+    assert recovery.latest(short) == recovery.latest(first)
+    assert recovery.choose(short, None) == recovery.choose(first, None)
+    assert recovery.owed(short) == recovery.owed(first)
+    assert chain.fence(short, BOB, None, CheckpointId(0)) == chain.fence(first, BOB, None, CheckpointId(0))
+    telling = [r for r in known if isinstance(r, Fence) and (r.ending is not None or r.abandoned)]
+    assert len([r for r in short if isinstance(r, Fence) and r.id < known[-1].id]) <= len(telling) + 1

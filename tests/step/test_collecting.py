@@ -1,11 +1,12 @@
 """Garbage collection makes progress whatever is pending, and a round of it is bounded."""
 
 from headgate.core import effects as o, events as e
-from headgate.core.ids import Batch, CheckpointId, Generation, TaskId
+from headgate.core.ids import Batch, CheckpointId, Generation, RequestId, TaskId
 from headgate.core.records import StoredFile
-from headgate.core.sweeping import DELETE_MAX
+from headgate.core.restart import FailureClass
+from headgate.core.sweeping import DELETE_MAX, PAUSE_MS
 from tests.helpers import line
-from tests.step_helpers import Core, only, running
+from tests.step_helpers import ME, Core, only, running
 
 GRAPH = line("a")
 OURS = Generation(1)
@@ -106,3 +107,67 @@ def test_a_listing_that_comes_while_the_rest_waits_is_judged_anew() -> None:
     (again,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, files[-1:])))
     assert again.files == (files[-1].name,)
     assert only(o.DeleteFiles, core.tell(e.FilesDeleted(OURS, again.records))) == []
+
+
+def test_where_there_are_thousands_of_files_records_go_at_once_and_listings_keep_their_distance() -> None:
+    core = running(GRAPH)
+    many = tuple(file(99, f"new/{n}") for n in range(2_000))
+    core.ask()
+    core.complete(1)
+    core.ask()
+    assert only(o.ListFiles, core.complete(2))
+    assert collect(core, *many) == ()
+    core.ask()
+    given = core.complete(3)
+    assert only(o.ListFiles, given) == []
+    assert [(one.records, one.files) for one in only(o.DeleteFiles, given)] == [((2,), ())]
+    core.tell(e.FilesDeleted(OURS, (CheckpointId(2),)), e.Ticked(2 * PAUSE_MS - 1))
+    core.ask()
+    core.tell(e.FilesDeleted(OURS, only(o.DeleteFiles, core.complete(4))[0].records), e.Ticked(2 * PAUSE_MS))
+    core.ask()
+    assert only(o.ListFiles, core.complete(5)), "a second for two thousand files"
+
+
+def test_a_void_goes_once_a_later_checkpoint_is_complete_and_never_as_the_last_record() -> None:
+    core = running(GRAPH, tolerable_failures=5)
+    core.ask()
+    core.complete(1)
+    core.ask()
+    core.tell(e.SnapshotDeclined(OURS, CheckpointId(2), TaskId("a"), "no"))
+    core.create()
+    assert list(core.state.voids) == [2]
+    core.ask()
+    given = core.complete(3)
+    assert only(o.ListFiles, given)
+    (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, ())))
+    assert order.records == (1, 2)
+    assert list(core.state.voids) == []
+
+
+def test_a_void_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
+    core = running(GRAPH, tolerable_failures=5)
+    core.ask()
+    core.complete(1)
+    core.tell(e.HoldAsked(RequestId("h"), CheckpointId(1)), e.HoldSet(ME, CheckpointId(1), held=True))
+    core.ask()
+    core.complete(2)
+    core.ask()
+    core.tell(e.SnapshotDeclined(OURS, CheckpointId(3), TaskId("a"), "no"))
+    core.create()
+    core.tell(e.HoldAsked(RequestId("r"), CheckpointId(1), held=False), e.HoldSet(ME, CheckpointId(1), held=False))
+    (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, ())))
+    assert (order.records, core.state.voids) == ((1,), (3,))
+
+
+def test_voids_that_earlier_generations_left_go_too() -> None:
+    core = running(GRAPH, tolerable_failures=5)
+    core.ask()
+    core.complete(1)
+    core.ask()
+    core.tell(e.SnapshotDeclined(OURS, CheckpointId(2), TaskId("a"), "no"))
+    core.create()
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    core.read()
+    core.create()
+    assert core.state.voids == (2,)
+    assert core.state.base == 1

@@ -111,7 +111,7 @@ def test_bytes_after_a_record_are_refused() -> None:
         decode(encode(CHECKPOINT, EXTRA) + b"\n", WHERE)
 
 
-@pytest.mark.parametrize("version", [2, 10, 999])
+@pytest.mark.parametrize("version", [3, 10, 999])
 def test_a_newer_format_is_not_guessed_at(version: int) -> None:
     data = b'{"format":%d,"something":"else"}' % version
     with pytest.raises(BadStorage, match=f"{WHERE} has the newer format {version}, .*: use a newer Headgate"):

@@ -79,9 +79,9 @@ def test_what_a_file_system_leaves_about_is_in_nobodys_way(storage: LocalStore) 
 
 
 def test_a_claim_of_a_newer_format_is_refused(job: JobStore, storage: LocalStore) -> None:
-    job.put("job.json", b'{"format": 2, "job": "orders"}')
+    job.put("job.json", b'{"format": 3, "job": "orders"}')
     for way in (JobStore.open, JobStore.find):
-        with pytest.raises(BadStorage, match=r"orders/job.json has the newer format 2, .*: use a newer Headgate"):
+        with pytest.raises(BadStorage, match=r"orders/job.json has the newer format 3, .*: use a newer Headgate"):
             way(storage, "orders")
 
 
@@ -207,7 +207,8 @@ DAMAGES: list[tuple[Callable[[bytes], bytes], str]] = [
     (lambda data: data[: len(data) // 2], "is damaged: it is cut short"),
     (lambda _: b"", "is damaged: it is cut short"),
     (lambda data: data.replace(b'"generation":1', b'"generation":2'), "is damaged: its checksum does not match"),
-    (lambda data: data.replace(b'"format":1', b'"format":2'), "has the newer format 2"),
+    (lambda data: data.replace(b'"format":1', b'"format":3'), "has the newer format 3"),
+    (lambda data: data.replace(b'"format":1', b'"format":2'), "is damaged: its checksum does not match"),
 ]
 
 
