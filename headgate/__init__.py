@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
     from headgate.run.start import Options, Result, run_job
-    from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, StagedFile, Strangers, TwoPhaseSink
+    from headgate.sink.api import (
+        Attempt,
+        DeadRuns,
+        Guarantee,
+        SinkContext,
+        StagedFile,
+        Strangers,
+        TwoPhaseSink,
+        Unpublished,
+    )
     from headgate.sink.console import console
     from headgate.sink.files import files
     from headgate.sink.idempotent import IdempotentSink
@@ -49,6 +58,7 @@ __all__ = [
     "Strangers",
     "Stream",
     "TwoPhaseSink",
+    "Unpublished",
     "UserError",
     "WriteAheadSink",
     "__version__",
@@ -77,7 +87,16 @@ _HOMES = {
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),
     "headgate.run.start": ("Options", "Result", "run_job"),
-    "headgate.sink.api": ("Attempt", "DeadRuns", "Guarantee", "SinkContext", "StagedFile", "Strangers", "TwoPhaseSink"),
+    "headgate.sink.api": (
+        "Attempt",
+        "DeadRuns",
+        "Guarantee",
+        "SinkContext",
+        "StagedFile",
+        "Strangers",
+        "TwoPhaseSink",
+        "Unpublished",
+    ),
     "headgate.sink.console": ("console",),
     "headgate.sink.files": ("files",),
     "headgate.sink.idempotent": ("IdempotentSink",),

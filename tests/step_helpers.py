@@ -18,8 +18,14 @@ from headgate.core.state import AT_REST, JobState, Phase
 
 ME = LeaderId("me")
 OTHER = LeaderId("other")
-QUIET: dict[str, Any] = {"interval_ms": None, "resend_ms": 3_600_000, "restart": FixedDelay(1000)}
-"""Checkpoints only when asked for, orders not given again by the clock, restarts after a second."""
+QUIET: dict[str, Any] = {
+    "interval_ms": None,
+    "resend_ms": 3_600_000,
+    "leftovers_ms": 7_200_000,
+    "leftovers_max_ms": 7_200_000,
+    "restart": FixedDelay(1000),
+}
+"""Checkpoints only when asked for, nothing given again by the clock, restarts after a second."""
 
 E = TypeVar("E", bound=Effect)
 

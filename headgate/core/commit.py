@@ -29,6 +29,8 @@ class SinkState:
 
     sealed_through: Batch = NO_BATCH
     """The open transaction begins after this batch."""
+    published_through: Batch = NO_BATCH
+    """What came after this batch is in no record of the chain, as far as we know."""
     sealed_for: CheckpointId = NO_CHECKPOINT
     """The newest checkpoint that has all it needs of this sink."""
     wanted: tuple[Seal, ...] = ()
@@ -40,6 +42,8 @@ class SinkState:
     abort_run: Run | None = None
     """What runs before this one wrote in vain has not been thrown away yet."""
     retry_at_ms: int | None = None
+    full: bool = False
+    """A batch waits until something is committed."""
     tries: int = 0
     """Commits of the first in ``due`` that have failed in a row."""
 
@@ -92,14 +96,16 @@ def allow(sink: SinkState, permit: CommitPermit) -> tuple[SinkState, bool]:
     ready = tuple(t for t in sink.sealed if t.checkpoint <= permit.checkpoint)
     rest = tuple(t for t in sink.sealed if t.checkpoint > permit.checkpoint)
     order = bool(ready) and not sink.due
-    return evolve(sink, sealed=rest, due=sink.due + tuple((permit, t) for t in ready)), order
+    through = ready[-1].through if ready else sink.published_through
+    due = sink.due + tuple((permit, t) for t in ready)
+    return evolve(sink, sealed=rest, due=due, published_through=through), order
 
 
 def committed(sink: SinkState, sealed_in: Generation, checkpoint: CheckpointId) -> tuple[SinkState, bool]:
     """A commit succeeded. True if it was the one under way, and not an answer that comes twice."""
     if not is_next(sink, sealed_in, checkpoint):
         return sink, False
-    return evolve(sink, due=sink.due[1:], retry_at_ms=None, tries=0), True
+    return evolve(sink, due=sink.due[1:], retry_at_ms=None, tries=0, full=False), True
 
 
 def commit_failed(sink: SinkState, now_ms: int, retry_ms: int, retry_max_ms: int) -> SinkState:

@@ -39,6 +39,7 @@ class GivenUp(Enum):
     EXPIRED = "it was not ready in time"
     DECLINED = "a part of the job declined it"
     SUBSUMED = "a later one completed first"
+    NO_ROOM = "a sink has no room for the batches before its barrier: ask again"
     RESTARTED = "the job is restarting"
     CLOSED = "the job is closing"
 
@@ -59,7 +60,7 @@ def trigger(turn: Turn) -> None:
             id=state.next_id,
             kind=wanted.kind,
             triggered_at_ms=state.now_ms,
-            unaligned=wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings),
+            unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
             request=wanted.request,
         )
         turn.state = evolve(

@@ -178,6 +178,18 @@ class AbortStrangers:
     below: Generation
 
 
+@dataclass(frozen=True)
+class AbortUnpublished:
+    """Throw away what this generation wrote after batch ``after``: no record names it, and none ever will.
+
+    Given once, by a leader that is deposed. What it leaves is thrown away by whoever leads now.
+    """
+
+    generation: Generation
+    sink: SinkId
+    after: Batch
+
+
 # -- the store -----------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +276,7 @@ Effect = (
     | CommitTransaction
     | AbortAttempts
     | AbortStrangers
+    | AbortUnpublished
     | ReadChain
     | CreateRecord
     | CopySavepoint

@@ -133,6 +133,14 @@ class SealFailed:
 
 
 @dataclass(frozen=True)
+class SinkFull:
+    """A batch waits in its hook: before something is committed the sink has no room for it. Told while it waits."""
+
+    generation: Generation
+    sink: SinkId
+
+
+@dataclass(frozen=True)
 class TransactionCommitted:
     """A sealed transaction of ``sealed_in`` / ``checkpoint`` is visible to the sink's readers."""
 
@@ -321,7 +329,7 @@ AnyTaskFact = (
     BatchEntered | OutputsWritten | BatchCommitted | TaskStarted | TaskFailed | TaskEnded | SourceEnded | Reported
 )
 CheckpointFact = SnapshotTaken | SnapshotDeclined | SinkSealed | SealFailed
-SinkFact = TransactionCommitted | CommitFailed | AttemptsAborted | StrangersAborted
+SinkFact = TransactionCommitted | CommitFailed | AttemptsAborted | StrangersAborted | SinkFull
 StoreFact = (
     ChainRead
     | RecordCreated

@@ -5,7 +5,7 @@ One rule: a step depends on the state and the event alone, and leaves the old st
 
 from typing import assert_never
 
-from headgate.core import closing, coordinator, deleting, leadership, publication, sinks, sweeping, tasks, timing
+from headgate.core import closing, coordinator, deleting, leadership, publication, room, sinks, sweeping, tasks, timing
 from headgate.core.effects import Effect
 from headgate.core.events import (
     AttemptsAborted,
@@ -32,6 +32,7 @@ from headgate.core.events import (
     SavepointCopied,
     SavepointDeleted,
     SealFailed,
+    SinkFull,
     SinkSealed,
     SnapshotDeclined,
     SnapshotTaken,
@@ -76,6 +77,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             coordinator.acknowledge(turn, event)
         case SinkSealed():
             coordinator.sealed(turn, event)
+        case SinkFull():
+            room.full(turn, event)
         case TransactionCommitted():
             sinks.committed(turn, event)
         case RecordCreated():

@@ -152,7 +152,8 @@ def open_generation(turn: Turn, fence: Fence) -> None:
     for sink, task in state.graph.owner.items():
         due = tuple((permit, transaction) for permit, transaction in plan.commits if transaction.sink == sink)
         fresh = SinkState()
-        sinks[sink] = evolve(fresh, due=due, sealed_through=batches.get(task, fresh.sealed_through))
+        begin = batches.get(task, fresh.sealed_through)
+        sinks[sink] = evolve(fresh, due=due, sealed_through=begin, published_through=begin)
     turn.state = evolve(
         state,
         phase=Phase.RECOVERING,
@@ -179,6 +180,8 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         garbage=(),
         doomed=(),
         voids=tuple(record.id for record in state.records if isinstance(record, Void)),
+        look_again_at_ms=None,
+        look_again_ms=0,
     )
     turn.tell_story(f"generation {fence.generation} begins from {fence.base}")
     closing.tell_abandoned(turn, fence.abandoned)

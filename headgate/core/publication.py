@@ -36,6 +36,7 @@ def record_taken(turn: Turn, fact: RecordTaken) -> None:
             leadership.read(turn)
         case Answer.FOREIGN:
             leadership.depose(turn, f"record {fact.record.id} is {fact.record.leader}'s")
+            sinks.abort_unpublished(turn)
         case Answer.STALE:
             pass
         case _:

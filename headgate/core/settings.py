@@ -48,6 +48,9 @@ class Settings:
     commit_retry_ms: int = 100
     """Wait before a failed commit is tried again. Doubles up to ``commit_retry_max_ms``."""
     commit_retry_max_ms: int = 10_000
+    leftovers_ms: int = 1_000
+    """Wait before sinks look again for what dead generations and runs left. Doubles up to ``leftovers_max_ms``."""
+    leftovers_max_ms: int = 60_000
 
     def __post_init__(self) -> None:
         """Refuse what cannot hold, naming the setting."""
@@ -57,6 +60,8 @@ class Settings:
                 raise InvalidSettings(f"{name} is {value}: it must be {least} or more")
         if self.commit_retry_max_ms < self.commit_retry_ms:
             raise InvalidSettings("commit_retry_max_ms is below commit_retry_ms: raise it")
+        if self.leftovers_max_ms < self.leftovers_ms:
+            raise InvalidSettings("leftovers_max_ms is below leftovers_ms: raise it")
         if self.mode is Mode.AT_LEAST_ONCE and (self.unaligned or self.alignment_timeout_ms is not None):
             raise InvalidSettings(
                 "unaligned checkpoints and the alignment timeout need exactly-once or at-most-once: "
@@ -76,4 +81,6 @@ _LEAST = {
     "resend_ms": 1,
     "commit_retry_ms": 1,
     "commit_retry_max_ms": 1,
+    "leftovers_ms": 1,
+    "leftovers_max_ms": 1,
 }

@@ -1,10 +1,20 @@
 """What the sinks' answers change: commits that succeed or fail, and what was thrown away.
 
 One rule: ``commit`` decides what is next for one sink; here it is ordered, and whoever waited for it goes on.
+
+What dead generations and runs left is looked for again and again, later and later: an executor may outlive its driver,
+or the attempt that it worked for, by any time, and still prepare a transaction. There is no last look.
 """
 
 from headgate.core import closing, commit, leadership
-from headgate.core.effects import AbortStrangers, CommitTransaction, Outcome, Tell
+from headgate.core.effects import (
+    AbortAttempts,
+    AbortStrangers,
+    AbortUnpublished,
+    CommitTransaction,
+    Outcome,
+    Tell,
+)
 from headgate.core.events import AttemptsAborted, CommitFailed, StrangersAborted, TransactionCommitted
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation, SinkId
@@ -53,14 +63,43 @@ def attempts_aborted(turn: Turn, fact: AttemptsAborted) -> None:
 
 def abort_strangers(turn: Turn, below: Generation) -> None:
     """Have every sink throw away what generations before ``below`` left uncommitted."""
-    turn.state = evolve(turn.state, abort_below=below, strangers=tuple(turn.state.sinks))
+    turn.state = evolve(turn.state, abort_below=below, strangers=tuple(turn.state.sinks), look_again_at_ms=None)
     for sink in turn.state.sinks:
         turn.order(AbortStrangers(turn.state.generation, sink, below))
 
 
 def strangers_aborted(turn: Turn, fact: StrangersAborted) -> None:
-    """A sink has done so."""
+    """A sink has done so. Once all have, they look again after a while."""
     state = turn.state
-    if fact.generation == state.generation and fact.below == state.abort_below:
-        turn.state = evolve(state, strangers=tuple(sink for sink in state.strangers if sink != fact.sink))
-        closing.closed(turn)
+    if fact.generation != state.generation or fact.below != state.abort_below or fact.sink not in state.strangers:
+        return
+    left = tuple(sink for sink in state.strangers if sink != fact.sink)
+    turn.state = evolve(state, strangers=left)
+    if not left:
+        settings = state.settings
+        wait_ms = min(settings.leftovers_max_ms, max(settings.leftovers_ms, 2 * state.look_again_ms))
+        turn.state = evolve(turn.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)
+    closing.closed(turn)
+
+
+def look_again(turn: Turn) -> None:
+    """Have the sinks look for what came since they looked last: from dead generations, and from dead runs of this."""
+    state = turn.state
+    if state.look_again_at_ms is None or state.now_ms < state.look_again_at_ms:
+        return
+    abort_strangers(turn, state.abort_below)
+    for name, sink in state.sinks.items():
+        task = state.tasks[state.graph.owner[name]]
+        if task.run > 1 and task.started:
+            turn.set_sink(name, evolve(sink, abort_run=task.run))
+            turn.order(AbortAttempts(state.generation, name, task.run))
+
+
+def abort_unpublished(turn: Turn) -> None:
+    """Have every sink throw away what this generation wrote after its last checkpoint: nobody will ever publish it.
+
+    Only for a leader that has seen somebody else's record where its own next one should be. Whoever merely hears that
+    it no longer leads cannot know whether its last record landed.
+    """
+    for name, sink in turn.state.sinks.items():
+        turn.order(AbortUnpublished(turn.state.generation, name, sink.published_through))

@@ -205,6 +205,10 @@ class JobState:
     """Sinks throw away what generations before this one left uncommitted."""
     strangers: tuple[SinkId, ...] = ()
     """Sinks that have not done so yet."""
+    look_again_at_ms: int | None = None
+    """When sinks look for leftovers again."""
+    look_again_ms: int = 0
+    """How long they waited before that."""
     history: History = History()  # noqa: RUF009 - frozen
     """Of restarts of the whole job."""
     histories: Mapping[TaskId, History] = field(default_factory=dict)

@@ -47,6 +47,7 @@ def _deadlines(state: JobState) -> Iterator[int | None]:
         yield sink.retry_at_ms
     if state.phase is not Phase.RUNNING:
         return
+    yield state.look_again_at_ms
     for task in state.tasks.values():
         yield task.restart_at_ms
     for pending in state.pending:
@@ -68,6 +69,7 @@ def ticked(turn: Turn, now_ms: int) -> None:
         for name, task in turn.state.tasks.items():
             if task.restart_at_ms is not None and now_ms >= task.restart_at_ms:
                 tasks.run_again(turn, name)
+        sinks.look_again(turn)
         coordinator.expire(turn)
         before = turn.state
         turn.state = alignment.overtake(before)

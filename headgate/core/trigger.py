@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headgate.core import chain
 from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, RequestId
 from headgate.core.records import Kind
-from headgate.core.state import JobState, Phase
+from headgate.core.state import JobState, Phase, ready
 
 COMMITS_BEHIND_MAX = 16
 """While a sink has so many commits to catch up with, no further checkpoint starts."""
@@ -21,10 +21,17 @@ class Trigger:
     kind: Kind
     request: RequestId | None = None
     stop: bool = False
+    early: bool = False
+    """A batch waits for it. It waits for none."""
 
 
 def due(state: JobState) -> Trigger | None:
-    """The checkpoint to start now: one that a user asked for, the last one of a finished job, or the periodic one."""
+    """The checkpoint to start now: one that makes room in a sink, one that a user asked for, the last one of a
+    finished job, or the periodic one.
+    """
+    if _makes_room(state):
+        under_way = state.pending or ready(state)
+        return Trigger(Kind.CHECKPOINT, early=True) if not under_way and has_room(state) else None
     if not state.requests:
         deadline = clock_deadline(state)
         if deadline is None or state.now_ms < deadline:
@@ -35,6 +42,16 @@ def due(state: JobState) -> Trigger | None:
         return Trigger(Kind.CHECKPOINT)
     first = state.requests[0]
     return Trigger(first.kind, first.id, first.stop)
+
+
+def _makes_room(state: JobState) -> bool:
+    """Whether a batch waits for a commit, none is under way at its sink, and a checkpoint would bring one."""
+    return any(
+        sink.full
+        and not sink.due
+        and (sink.sealed or sink.sealed_through < state.tasks[state.graph.owner[name]].boundary.batch)
+        for name, sink in state.sinks.items()
+    )
 
 
 def has_room(state: JobState) -> bool:

@@ -35,7 +35,7 @@ from headgate.run.lanes import Lanes
 from headgate.run.loop import Note
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
-from headgate.sink.api import Abandoned, Attempt, DeadRuns, Strangers, TwoPhaseSink
+from headgate.sink.api import Abandoned, Attempt, DeadRuns, Strangers, TwoPhaseSink, Unpublished
 from headgate.snapshot.take import GivenUp, Snapshots
 
 
@@ -109,6 +109,8 @@ class Performer:
                 put(f"sink-{order.sink}", self._abort_attempts, order)
             case e.AbortStrangers():
                 put(f"sink-{order.sink}", self._abort_strangers, order)
+            case e.AbortUnpublished():
+                put(f"sink-{order.sink}", self._abort, order.sink, Unpublished(order.generation, order.after))
             case e.ReadChain():
                 put("store", self._storage.read_chain, order)
             case e.CreateRecord():

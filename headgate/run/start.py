@@ -240,11 +240,22 @@ def _run(
     sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
     mode = MODES[job.checkpoint.access]
     staged = _make_working_directory(_working_root(job, store), mode) / "staged"
-    timeout_ms = to_core(job.checkpoint, job.restart).timeout_ms
+    settings = to_core(job.checkpoint, job.restart)
     life, begun_ms = store.life(), store.begun_ms(int(time.time() * 1_000))
     try:
         for uid, sink in sinks.items():
-            sink.open(SinkContext(job.name, uid, life, staged / uid, timeout_ms, mode, begun_ms))
+            sink.open(
+                SinkContext(
+                    job.name,
+                    uid,
+                    life,
+                    staged / uid,
+                    settings.timeout_ms,
+                    mode,
+                    begun_ms,
+                    checkpoint_interval_ms=settings.interval_ms,
+                )
+            )
         restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None))
         return Running(job, teller, spark, store, planned, known).lead(restore)
     finally:

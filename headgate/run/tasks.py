@@ -19,7 +19,7 @@ from headgate.channel import reader, segments
 from headgate.channel.gates import Gates
 from headgate.channel.segments import Entry, Segments
 from headgate.core import effects as e
-from headgate.core.events import BatchCommitted, Event, TaskFailed
+from headgate.core.events import BatchCommitted, Event, SinkFull, TaskFailed
 from headgate.core.graph import Channel, Graph
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight
@@ -40,7 +40,10 @@ from headgate.task import partitions
 from headgate.task.failure import TOO_BUSY
 from headgate.task.listener import Listener
 from headgate.task.logs import silence
-from headgate.task.query import Query, Work
+from headgate.task.query import Query, Stopped, Work
+
+LOOK_FOR_ROOM_S = 1.0
+"""A batch for which a sink has no room looks so often, and whenever the sink has committed something."""
 
 
 class Tasks:
@@ -203,6 +206,9 @@ class Tasks:
             self._settled[generation, sink] = through
             floor = min(self._settled.get((generation, each), NO_BATCH) for each in self._graph.by_id[task].sinks)
         self._forget(generation, task, floor)
+        query = self._queries.get(task)
+        if query is not None:
+            query.tell_news()
 
     def _forget(self, generation: Generation, task: TaskId, through: Batch) -> None:
         """Keep what is remembered of batches from growing. Hook and lanes get whole maps: none is changed in place."""
@@ -210,7 +216,7 @@ class Tasks:
             runs = self._runs.get((generation, task), {})
             self._runs[generation, task] = {batch: run for batch, run in runs.items() if batch > through}
 
-    def _of(self, order: e.StopTask | e.AskTask | e.AdmitBatch) -> Query | None:
+    def _of(self, order: e.StartTask | e.StopTask | e.AskTask | e.AdmitBatch) -> Query | None:
         query = self._queries.get(order.task)
         if query is None or (query.work.generation, query.work.run) != (order.generation, order.run):
             return None
@@ -403,6 +409,12 @@ class Tasks:
 
     def _invoke(self, order: e.StartTask, sink: SinkId, frame: DataFrame, batch: Batch) -> None:
         attempt = Attempt(job=self._job, sink=sink, generation=order.generation, batch=batch, run=order.run)
+        while not self._sinks[sink].has_room(attempt):
+            self._tell(SinkFull(order.generation, sink))
+            query = self._of(order)
+            if query is None:
+                raise Stopped
+            query.wait_for_news(LOOK_FOR_ROOM_S)
         self._sinks[sink].begin_transaction(attempt)
         self._sinks[sink].invoke(attempt, frame)
 

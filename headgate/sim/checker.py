@@ -20,6 +20,7 @@ GARBAGE_MAX = 24
 class Scene(Protocol):
     """What the checker can see of a world."""
 
+    now: int
     disk: Disk
     sinks: dict[str, SimSink]
     tables: dict[str, SimTable]
@@ -37,6 +38,8 @@ class Shape:
     lag_max: int | None
     aligned: bool
     """Whether every checkpoint is to be aligned. Savepoints always are."""
+    leftovers_ms: int
+    """What a dead generation left may be there for so long while a later one leads."""
     channels: tuple[tuple[str, str, str], ...]
     """Name, upstream, downstream."""
     sinks: tuple[tuple[str, str], ...]
@@ -68,6 +71,8 @@ class Checker:
         self.completed = 0
         self.beside: dict[int, int] = {}
         """Checkpoints that were taken before every task had shown that it can run, with the one that stays for it."""
+        self.fenced_at = 0
+        """When the last generation began."""
 
     # -- the chain -------------------------------------------------------------------------------------------------
 
@@ -85,6 +90,8 @@ class Checker:
         self.chain.append(record)
         if getattr(record, "ending", None) is not None:
             self._ended(record)
+        if hasattr(record, "base"):
+            self.fenced_at = self.scene.now
         if hasattr(record, "transactions"):
             self.completed += 1
             self._completed(record)
@@ -160,9 +167,16 @@ class Checker:
             )
 
     def _at_least(self, record: Any, held: Any, upstream: TaskImage, downstream: TaskImage) -> None:
-        """At-least-once may have more behind it than its barriers, never less, and goes back to the barrier."""
+        """At-least-once may have more behind it than its barriers, never less, and goes back to the barrier.
+
+        What overtook data, to make room in a sink, goes back to where it stood, with the rest in flight.
+        """
         inputs = [name for name, _, down in self.shape.channels if down == held.downstream]
-        if downstream.positions[inputs.index(held.channel)] < upstream.batch or held.after != upstream.batch:
+        stands = downstream.positions[inputs.index(held.channel)]
+        segments = self.scene.disk.segments.get((record.generation, held.channel), {})
+        flies = all(batch in segments for batch in range(held.after + 1, held.through + 1))
+        overtakes = not self.shape.aligned and stands == held.after and flies
+        if held.through != upstream.batch or (held.after != upstream.batch and not overtakes) or stands < held.after:
             self.scene.violation(f"checkpoint {record.id}: {held.downstream} lacks what {held.upstream} had put out")
 
     def _sink(self, record: Any, name: str, image: TaskImage) -> None:
@@ -232,6 +246,13 @@ class Checker:
     def lost_transaction(self, sink: str, checkpoint: int) -> None:
         """A decided transaction is not there any more."""
         self.scene.violation(f"{sink} cannot commit transaction {checkpoint}: it was thrown away")
+
+    def leftovers(self, sink: SimSink, below: int) -> None:
+        """What generations before ``below`` left is looked for. Nothing of it may have been there for long."""
+        for key in sink.left_by(min([below, *(record.generation for record in self.chain[-1:])])):
+            age_ms = self.scene.now - max(sink.since[key], self.fenced_at)
+            if age_ms > self.shape.leftovers_ms:
+                self.scene.violation(f"{sink.name} has held what generation {key[0]} left for {age_ms} ms")
 
     def deletes(
         self,
@@ -335,6 +356,7 @@ class Checker:
 
     def finished(self) -> None:
         """The job has come to its end: every record's effect at every sink, as often as the mode promises."""
+        self._nothing_left()
         for sink, task in self.shape.sinks:
             counts = Counter((source, number, path) for source, number, path, _ in self.scene.sinks[sink].visible)
             for source, path in self.paths(task):
@@ -369,10 +391,16 @@ class Checker:
 
     def interrupted(self) -> None:
         """The job was cancelled: nothing may be there twice."""
+        self._nothing_left()
         for sink, _ in self.shape.sinks:
             counts = Counter(row[:3] for row in self.scene.sinks[sink].visible)
             if self.shape.mode != "at-least-once" and any(seen > 1 for seen in counts.values()):
                 self.scene.violation(f"{sink} has rows twice after a cancellation")
+
+    def _nothing_left(self) -> None:
+        """Whatever the dead left, but for what came at the very last, is gone."""
+        for sink in self.scene.sinks.values():
+            self.leftovers(sink, self.chain[-1].generation if self.chain else 0)
 
     def _judge(self, sink: str, source: str, number: int, seen: int) -> None:
         mode = self.shape.mode

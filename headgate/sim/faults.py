@@ -198,6 +198,14 @@ def change_job(world: "World", fault: Fault) -> None:
     crash_leader(world, fault)
 
 
+def outlive(world: "World", fault: Fault) -> None:
+    """From now on executors outlive whoever they work for."""
+    world.outliving_ms = fault.lasting_ms
+
+
+HOLDS_UP = ("weather", "store-trouble", "usurp-slowly", "freeze-leader", "commit-trouble", "seal-trouble")
+"""Faults that keep a leader from getting at its sinks for a while."""
+
 FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "crash-task": lambda world, fault: fail_task(world, fault, FailureClass.EXTERNAL),
     "fail-user": lambda world, fault: fail_task(world, fault, FailureClass.USER),
@@ -215,6 +223,7 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "weather": storm,
     "store-trouble": store_trouble,
     "slow-task": slow_task,
+    "outlive": outlive,
     "commit-trouble": commit_trouble,
     "seal-trouble": seal_trouble,
     "decline": decline,

@@ -226,8 +226,15 @@ def abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
 
 
 def _abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
-    process.world.sinks[order.sink].abort_strangers(order.below)
+    world = process.world
+    world.checker.leftovers(world.sinks[order.sink], order.below)
+    world.sinks[order.sink].abort_strangers(order.below)
     process.tell(StrangersAborted(order.generation, order.sink, order.below))
+
+
+def abort_unpublished(process: "Process", order: e.AbortUnpublished) -> None:
+    """Throw away what a deposed leader wrote since its last checkpoint."""
+    process.world.message(process.world.sinks[order.sink].abort_unpublished, order.generation, order.after)
 
 
 # -- the store -----------------------------------------------------------------------------------------------------
@@ -387,6 +394,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     e.CommitTransaction: commit_transaction,
     e.AbortAttempts: abort_attempts,
     e.AbortStrangers: abort_strangers,
+    e.AbortUnpublished: abort_unpublished,
     e.ReadChain: read_chain,
     e.CreateRecord: create_record,
     e.CopySavepoint: copy_savepoint,

@@ -19,6 +19,8 @@ SHALLOW_MAX = 2
 FAULTS_MAX = 9
 TROUBLE_MS = 1_500
 """Faults fall into the first so many ms. After that the world is calm, and the job must come to its end."""
+LONG_MS = 20_000
+"""An interval after which a job with little room would wait in vain."""
 CALM_MS = 60_000
 """A job that has not ended so long after the last fault has lost its way."""
 
@@ -54,6 +56,8 @@ class Plan:
     records: dict[TaskId, int]
     """How many records each source has before it ends."""
     faults: tuple[Fault, ...]
+    room: int | None = None
+    """So many attempts at batches each sink holds at once before anything is committed. None: as many as there are."""
 
     def with_faults(self, faults: tuple[Fault, ...]) -> "Plan":
         """The same world with other faults."""
@@ -67,7 +71,10 @@ def draw(seed: int) -> Plan:
     settings = _settings(rng, len(graph.tasks))
     records = {task.id: rng.randrange(8, 90) for task in graph.tasks if task.has_source}
     faults = sorted((_fault(rng, graph) for _ in range(rng.randrange(FAULTS_MAX + 1))), key=lambda fault: fault.at_ms)
-    return Plan(seed, graph, settings, records, tuple(faults))
+    room = rng.choice((1, 2, 3, 6)) if rng.random() < 0.15 else None
+    if room is not None and rng.random() < 0.6:
+        settings = replace(settings, interval_ms=LONG_MS, min_pause_ms=0)
+    return Plan(seed, graph, settings, records, tuple(faults), room)
 
 
 def _graph(rng: Random) -> Graph:
@@ -125,6 +132,8 @@ def _settings(rng: Random, tasks: int) -> Settings:
         resend_ms=rng.choice((50, 100, 200)),
         commit_retry_ms=rng.choice((5, 20)),
         commit_retry_max_ms=rng.choice((20, 100)),
+        leftovers_ms=rng.choice((5, 20)),
+        leftovers_max_ms=rng.choice((20, 60)),
     )
 
 
@@ -155,6 +164,7 @@ KINDS = (
     ("weather", 5),
     ("store-trouble", 5),
     ("slow-task", 3),
+    ("outlive", 3),
     ("commit-trouble", 3),
     ("seal-trouble", 2),
     ("decline", 2),

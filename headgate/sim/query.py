@@ -12,6 +12,7 @@ from headgate.core.events import (
     BatchEntered,
     OutputsWritten,
     Reported,
+    SinkFull,
     SourceEnded,
     TaskEnded,
     TaskFailed,
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 IDLE_BATCH_CHANCE = 0.03
 """How often a query with nothing to read runs a batch all the same, as Spark does for timers and watermarks."""
+
+
+LOOK_MS = 10
+"""A batch for which a sink has no room looks so often whether it has."""
 
 
 class Query:
@@ -208,11 +213,19 @@ class Query:
     def _write(self, planned: Planned) -> None:
         if self.process.frozen(self._write, planned):
             return
+        world = self.process.world
         if not self.alive:
+            if world.outliving_ms:
+                world.at(int(world.rng.random() * world.outliving_ms), self._write_late, planned.batch)
             self.outlive()
             return
+        full = [s for s in self.sinks if not world.sinks[s].has_room((self.generation, planned.batch, self.run))]
+        if full:
+            for sink in full:
+                self.process.tell(SinkFull(Generation(self.generation), sink))
+            world.at(LOOK_MS, self._write, planned)
+            return
         self.writing = None
-        world = self.process.world
         read = self._compute(planned)
         if read is None:
             return
@@ -258,6 +271,11 @@ class Query:
         numbers = range(image.offset, planned.offset)
         rows += [(self.source, number, 0, nonce) for number in numbers]
         return taken, numbers, rows
+
+    def _write_late(self, batch: int) -> None:
+        """An executor that nobody waits for any more comes to its end. Nobody may ever see what it wrote."""
+        for sink in self.sinks:
+            self.process.world.sinks[sink].write(self.generation, batch, self.run, [(self.source, -1, 0, 0)])
 
     def _commit(self, image: TaskImage, rows: list[Row]) -> None:
         if self.process.frozen(self._commit, image, rows) or not self.alive:

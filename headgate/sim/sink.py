@@ -6,21 +6,32 @@ of the batches that count; a commit shows them, once, however often it is asked 
 Parts and sealed rows wait in the working directory, which can be lost. Copies of the latter stand in the storage.
 """
 
+from collections.abc import Callable
+
 from headgate.sim.disk import Row, weigh
 
 
 class SimSink:
     """One sink of the simulated world."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Callable[[], int] = lambda: 0) -> None:
         """Begin empty."""
         self.name = name
+        self.clock = clock
         self.parts: dict[tuple[int, int, int], list[Row]] = {}
         """By generation, batch and run."""
         self.sealed: dict[tuple[int, int], list[Row]] = {}
         """By generation and checkpoint."""
         self.stored: dict[tuple[int, int], list[Row]] = {}
         """The same, in the storage."""
+        self.gathered: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        """The parts of each of those."""
+        self.reach: dict[tuple[int, int], int] = {}
+        """The last batch of each of those."""
+        self.room: int | None = None
+        """So many parts may be there that are not visible. None: any number."""
+        self.since: dict[tuple[int, ...], int] = {}
+        """When each part and each sealed transaction came."""
         self.committed: dict[tuple[int, int], None] = {}
         self.visible: list[Row] = []
         self.visible_sum = 0
@@ -30,6 +41,14 @@ class SimSink:
     def write(self, generation: int, batch: int, run: int, rows: list[Row]) -> None:
         """One attempt of one batch writes its part."""
         self.parts[generation, batch, run] = rows
+        self.since[generation, batch, run] = self.clock()
+
+    def has_room(self, attempt: tuple[int, int, int]) -> bool:
+        """Whether one more part can be written. One that an earlier run left for the same batch is written over."""
+        if self.room is None:
+            return True
+        same = [key for key in self.parts if key[:2] == attempt[:2]]
+        return bool(same) or len(self.parts) < self.room
 
     def seal(self, generation: int, checkpoint: int, batches: list[tuple[int, int]]) -> None:
         """Gather the parts of these (batch, run) into one transaction. A repeat changes nothing.
@@ -44,6 +63,9 @@ class SimSink:
             rows += self.parts.get((generation, batch, run), ())
         self.sealed[key] = rows
         self.stored[key] = rows
+        self.gathered[key] = [(generation, batch, run) for batch, run in batches]
+        self.reach[key] = batches[-1][0] if batches else -1
+        self.since[key] = self.clock()
 
     def commit(self, generation: int, checkpoint: int) -> bool:
         """Show a sealed transaction. False if there is none: it was thrown away, or never sealed."""
@@ -55,6 +77,8 @@ class SimSink:
         if rows is None:
             return False
         self.committed[key] = None
+        for part in self.gathered.pop(key, ()):
+            self.parts.pop(part, None)
         self.visible += rows
         self.visible_sum += weigh(rows)
         return True
@@ -65,6 +89,11 @@ class SimSink:
             made, batch, by = key
             if made == generation and by < run and committed.get(batch) != by:
                 del self.parts[key]
+
+    def left_by(self, below: int) -> list[tuple[int, ...]]:
+        """What generations before ``below`` have there that nobody can see."""
+        parts: list[tuple[int, ...]] = [key for key in self.parts if key[0] < below]
+        return parts + [key for key in self.sealed if key[0] < below]
 
     def abort_strangers(self, below: int) -> None:
         """Throw away whatever earlier generations left."""
@@ -78,6 +107,14 @@ class SimSink:
         """The working directory is gone."""
         self.parts.clear()
         self.sealed.clear()
+
+    def abort_unpublished(self, generation: int, after: int) -> None:
+        """Throw away what a generation wrote after a batch."""
+        for part in [key for key in self.parts if key[0] == generation and key[1] > after]:
+            del self.parts[part]
+        for place in (self.sealed, self.stored):
+            for transaction in [key for key in place if key[0] == generation and self.reach[key] > after]:
+                del place[transaction]
 
     def weight(self, generation: int, checkpoint: int) -> int | None:
         """The sum over a transaction that is not visible yet; 0 if it is; None if there is none."""

@@ -28,7 +28,7 @@ from headgate.core.records import Ending, Restore
 from headgate.core.state import AT_REST, JobState, Phase
 from headgate.sim.checker import Checker, Shape
 from headgate.sim.disk import Disk
-from headgate.sim.faults import FAULTS
+from headgate.sim.faults import FAULTS, HOLDS_UP
 from headgate.sim.perform import HANDLERS
 from headgate.sim.plan import CALM_MS, TROUBLE_MS, Fault, Plan
 from headgate.sim.query import Query
@@ -169,6 +169,8 @@ class World:
         self.weather = 0
         self.declines: dict[str, int] = {}
         self.slow: dict[str, int] = {}
+        self.outliving_ms = 0
+        """Executors outlive their drivers and their queries: what they had begun to write comes so late at most."""
         self.crash_before = -1
         self.crash_after = -1
         self.on_effect: Callable[[World, Process, Effect], None] | None = None
@@ -176,7 +178,9 @@ class World:
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._number = 0
         self.disk = Disk()
-        self.sinks = {str(sink): SimSink(str(sink)) for sink in plan.graph.owner}
+        self.sinks = {str(sink): SimSink(str(sink), lambda: self.now) for sink in plan.graph.owner}
+        for sink in self.sinks.values():
+            sink.room = plan.room
         self.tables = {str(sink): SimTable(versioned=bool(n % 2)) for n, sink in enumerate(plan.graph.owner, plan.seed)}
         self.checker = Checker(self, _shape(plan))
         self.store = Store(self, self.checker.created)
@@ -317,7 +321,7 @@ class World:
 
     def _calm(self) -> None:
         """From here on nothing goes wrong any more, and nobody believes what is not so."""
-        self.weather = self.store.trouble = 0
+        self.weather = self.store.trouble = self.outliving_ms = 0
         self.declines.clear()
         self.crash_before = self.crash_after = -1
         for sink in self.sinks.values():
@@ -351,8 +355,15 @@ def _shape(plan: Plan) -> Shape:
         mode=plan.settings.mode.value,
         retained=plan.settings.retained,
         lag_max=plan.settings.lag_max,
-        aligned=not plan.settings.unaligned and plan.settings.alignment_timeout_ms is None,
+        aligned=not plan.settings.unaligned and plan.settings.alignment_timeout_ms is None and plan.room is None,
+        leftovers_ms=_leftovers_ms(plan),
         channels=tuple((str(c.id), str(c.upstream), str(c.downstream)) for c in graph.channels),
         sinks=tuple((str(sink), str(task)) for sink, task in graph.owner.items()),
         records={str(task): count for task, count in plan.records.items()},
     )
+
+
+def _leftovers_ms(plan: Plan) -> int:
+    """How long sinks may take to find what dead generations left: one pause, and whatever holds messages up."""
+    held_up = sum(fault.lasting_ms for fault in plan.faults if fault.kind in HOLDS_UP)
+    return plan.settings.leftovers_max_ms + 4 * plan.settings.resend_ms + 2 * held_up + 100

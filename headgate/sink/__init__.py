@@ -20,6 +20,26 @@ is sealed for a checkpoint, and shown when that checkpoint is complete.
 Not here: when to seal, commit or throw away. The core decides that, and ``run`` calls the hooks.
 """
 
-from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, StagedFile, Strangers, TwoPhaseSink
+from headgate.sink.api import (
+    Abandoned,
+    Attempt,
+    DeadRuns,
+    Guarantee,
+    SinkContext,
+    StagedFile,
+    Strangers,
+    TwoPhaseSink,
+    Unpublished,
+)
 
-__all__ = ["Abandoned", "Attempt", "DeadRuns", "Guarantee", "SinkContext", "StagedFile", "Strangers", "TwoPhaseSink"]
+__all__ = [
+    "Abandoned",
+    "Attempt",
+    "DeadRuns",
+    "Guarantee",
+    "SinkContext",
+    "StagedFile",
+    "Strangers",
+    "TwoPhaseSink",
+    "Unpublished",
+]

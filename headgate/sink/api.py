@@ -6,6 +6,7 @@ with the same arguments, in this process or in another, as if it had been called
 In the life of one transaction the hooks come in this order::
 
     open                                          once per process, before anything runs
+    has_room                                      for each batch, until it says yes
     begin_transaction, invoke                     for each batch, by each run of it
     pre_commit                                    for a checkpoint: seals the batches since the last seal
     commit                                        after the checkpoint is complete
@@ -13,9 +14,9 @@ In the life of one transaction the hooks come in this order::
     abort                                         what will never be committed is thrown away
     close                                         once per process, at its end, unless it is killed
 
-All hooks run in the driver. ``begin_transaction`` and ``invoke`` are called in the thread of the task's query, the
-others in another thread: so a seal or a commit of earlier batches may run while a later batch is being written.
-Seals of one sink come one at a time, and so do its commits, both in the order of checkpoints.
+All hooks run in the driver. ``has_room``, ``begin_transaction`` and ``invoke`` are called in the thread of the task's
+query, the others in another thread: so a seal or a commit of earlier batches may run while a later batch is being
+written. Seals of one sink come one at a time, and so do its commits, both in the order of checkpoints.
 """
 
 from abc import ABC, abstractmethod
@@ -63,6 +64,8 @@ class SinkContext:
     """The mode of directories that are made for rows which readers may not see yet."""
     begun_ms: int = 0
     """When the storage was begun anew, by the clock of whoever began it."""
+    checkpoint_interval_ms: int | None = None
+    """From the start of one checkpoint to the start of the next. None: only when asked for."""
 
     def version(self, attempt: "Attempt") -> int:
         """The order of an attempt as one number below 2^63, for a system that keeps what has the highest version.
@@ -129,7 +132,19 @@ class Strangers:
         return attempt.generation < self.below
 
 
-Abandoned = DeadRuns | Strangers
+@dataclass(frozen=True)
+class Unpublished:
+    """What a deposed generation wrote after batch ``after``: no checkpoint names it, and none ever will."""
+
+    generation: Generation
+    after: Batch
+
+    def covers(self, attempt: Attempt) -> bool:
+        """Whether this attempt is of that generation, and came after its last checkpoint."""
+        return attempt.generation == self.generation and attempt.batch > self.after
+
+
+Abandoned = DeadRuns | Strangers | Unpublished
 
 
 class TwoPhaseSink(ABC):
@@ -156,6 +171,16 @@ class TwoPhaseSink(ABC):
         refused here, with a ``UserError``. After a crash the next process opens the sink again, and finds whatever was
         left: nothing of it may be shown, changed or thrown away here.
         """
+
+    def has_room(self, attempt: Attempt) -> bool:
+        """Whether this batch can be written before anything else is committed.
+
+        In the driver, just before ``begin_transaction``. While it says no the batch waits, a checkpoint is taken early
+        if that would free anything, and the question is asked again after every commit and once a second: so it must
+        be cheap, and must not wait. It says no only for what a commit, or somebody else, will free.
+        """
+        del attempt
+        return True
 
     @abstractmethod
     def begin_transaction(self, attempt: Attempt) -> None:
@@ -224,8 +249,10 @@ class TwoPhaseSink(ABC):
         """Throw away every attempt that ``abandoned`` covers, and nothing else.
 
         In the driver, after a run has died (``DeadRuns``) and after a generation has begun (``Strangers``), while
-        queries run; again until it returns. The sink itself finds what is there. It may find nothing. What a handle
-        names that will still be committed is never covered. After a crash whatever is left goes with the next
+        queries run; again until it returns, and from time to time after that: an executor may outlive whoever it
+        works for. So it must be cheap when nothing is there. Once more by a process that is deposed
+        (``Unpublished``), while another leads. The sink itself finds what is there. It may find nothing. What a
+        handle names that will still be committed is never covered. After a crash whatever is left goes with the next
         generation's ``Strangers``.
         """
 

@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.api import Attempt, DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink, Unpublished
 
 Row = tuple[int, str]
 """``number`` (long) and ``writer`` (string), the columns of all that the tests write."""
@@ -261,6 +261,24 @@ class TwoPhaseContract(ABC):
         compare(self.visible(tmp_path), rows_of(attempt(0)))
         sink.commit(seal(sink, 9, again, generation=2))
         compare(self.visible(tmp_path), rows_of(attempt(0), again))
+
+    def test_a_deposed_process_throws_away_what_it_never_published_and_nothing_else(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        sink = self._open(tmp_path)
+        write(sink, spark, attempt(0))
+        write(sink, spark, attempt(1))
+        published, never = seal(sink, 1, attempt(0)), seal(sink, 2, attempt(1))
+        sink.abort(Unpublished(Generation(1), Batch(0)))
+        sink.abort(Unpublished(Generation(1), Batch(0)))
+        sink.commit(published)
+        try:
+            sink.commit(never)
+        except Exception:  # noqa: BLE001, S110 - in whatever words
+            pass
+        else:
+            raise AssertionError("what was thrown away could still be committed")
+        compare(self.visible(tmp_path), rows_of(attempt(0)))
 
     def test_a_commit_that_is_killed_again_and_again_is_exact_in_the_end(
         self, spark: SparkSession, tmp_path: Path

@@ -65,6 +65,8 @@ class JobStore(Folder):
             lambda number: self.read(_manifest_path(number)),
         )
         self._chain_read = self._met = False
+        self._life: str | None = None
+        """The one that this process works in, once it has asked."""
 
     @classmethod
     def open(cls, store: Store, job: str) -> Self:
@@ -191,6 +193,7 @@ class JobStore(Folder):
 
         An error says nothing about whether the record is there.
         """
+        self._see_that_it_is_the_same()
         path = _record_path(record.id)
         if self.create_if_absent(path, self._manifests.encode(record, extra)):
             return None
@@ -251,11 +254,28 @@ class JobStore(Folder):
 
     def life(self) -> str:
         """A name for the time since the storage was begun anew. Made by whoever asks first."""
-        with contextlib.suppress(Missing):
-            return self._read_life()
-        life = f"life_{uuid.uuid4().hex[:12]}"
-        self.create_if_absent(LIFE, f"{life} {_checksum(life)}\n".encode())
-        return self._read_life()
+        try:
+            self._life = self._read_life()
+        except Missing:
+            life = f"life_{uuid.uuid4().hex[:12]}"
+            self.create_if_absent(LIFE, f"{life} {_checksum(life)}\n".encode())
+            self._life = self._read_life()
+        return self._life
+
+    def _see_that_it_is_the_same(self) -> None:
+        """Write no record into a storage that was deleted, or begun anew, while this process used it."""
+        if self._life is None:
+            return
+        try:
+            now = self._read_life()
+        except Missing:
+            raise BadStorage(
+                f"{self.uri} was deleted while the job ran: start the job again, and it begins anew"
+            ) from None
+        if now != self._life:
+            raise BadStorage(
+                f"{self.uri} was deleted and begun anew while the job ran: this process writes nothing there any more"
+            )
 
     def begun_ms(self, now_ms: int) -> int:
         """When the storage was begun, by the clock of whoever asked first. It never changes."""

@@ -177,6 +177,19 @@ class Query:
             self._admitted = max(self._admitted, batch)
             self._lock.notify_all()
 
+    def wait_for_news(self, seconds: float) -> None:
+        """Wait, in the hook, until there is news or the time is over. ``Stopped`` if the run is being stopped."""
+        with self._lock:
+            if not self._stopping:
+                self._lock.wait(seconds)
+            if self._stopping:
+                raise Stopped
+
+    def tell_news(self) -> None:
+        """Let whoever waits for news look again. From any thread."""
+        with self._lock:
+            self._lock.notify_all()
+
     def interrupt(self) -> None:
         """Let nothing of this run wait any longer, and nothing begin: it is about to be stopped. From any thread."""
         with self._lock:

@@ -27,7 +27,9 @@ SINKS: dict[str, Callable[..., hg.TwoPhaseSink]] = {
 def build(settings: dict[str, Any]) -> hg.Job:
     job = hg.Job(
         "faults",
-        checkpoint=hg.Checkpointing(storage=f"{settings['directory']}/storage", interval="500ms"),
+        checkpoint=hg.Checkpointing(
+            storage=f"{settings['directory']}/storage", interval=settings.get("interval", "500ms")
+        ),
         restart=hg.restart.fixed_delay(delay="200ms", attempts=20),
         spark_conf={"spark.sql.shuffle.partitions": "2"},
     )

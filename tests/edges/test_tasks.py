@@ -1,6 +1,7 @@
 """What becomes of a planned task, up to where Spark begins: rebuilding, what is remembered of batches, notices."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from headgate.channel.gates import Gates
 from headgate.channel.segments import Segments
 from headgate.core import effects as e
 from headgate.core.effects import CreateRecord
-from headgate.core.events import AttemptsAborted, Reported, SinkSealed, TaskFailed, TransactionCommitted
+from headgate.core.events import AttemptsAborted, Reported, SinkFull, SinkSealed, TaskFailed, TransactionCommitted
 from headgate.core.graph import Channel, Graph, Task
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CommitPermit, InFlight, TaskSnapshot, Transaction
@@ -25,6 +26,8 @@ from headgate.run.perform import Performer
 from headgate.run.tasks import Tasks
 from headgate.sink.api import Attempt, DeadRuns
 from headgate.source.api import Source
+from headgate.task.query import Query, Stopped
+from services.server import wait_until
 from tests.edges.spark_files import offsets, position, put, run_batches
 from tests.edges.stores import DOWN, FIRST, ONE, SECOND, UP, Heard, completed, open_job, segment
 
@@ -61,6 +64,17 @@ class Staging:
     def __init__(self) -> None:
         self.abandoned: list[Any] = []
         self.sealed: list[list[Attempt]] = []
+        self.begun: list[Attempt] = []
+        self.room = True
+
+    def has_room(self, attempt: Attempt) -> bool:
+        return self.room and attempt.sink in (OUT, AUDIT)
+
+    def begin_transaction(self, attempt: Attempt) -> None:
+        self.begun.append(attempt)
+
+    def invoke(self, attempt: Attempt, dataframe: Any) -> None:
+        pass
 
     def pre_commit(self, checkpoint: int, generation: int, attempts: list[Attempt]) -> str:
         self.sealed.append(attempts)
@@ -71,6 +85,7 @@ class Staging:
 
     def commit(self, handle: str) -> None:
         assert handle
+        self.room = True
 
     def abort(self, abandoned: Any) -> None:
         self.abandoned.append(abandoned)
@@ -342,3 +357,53 @@ def test_a_source_that_cannot_be_told_ends_nothing(process: Process, batch: int)
     notified(process, batch)
     assert process.source.heard == []
     assert len(process.heard.warnings()) == 1
+
+
+# -- a sink without room -----------------------------------------------------------------------------------------------
+
+
+def waiting(process: Process) -> tuple[threading.Thread, Query, list[BaseException]]:
+    """A batch of ``up`` that waits in its hook for room in the sink ``out``, as the core has heard."""
+    order = e.StartTask(FIRST, UP, Run(1), in_place=False)
+    work: Any = SimpleNamespace(generation=FIRST, task=UP, run=Run(1), on_stop=lambda: None)
+    query = Query(work, None, process.told.append, lambda *_: None)  # type: ignore[arg-type]
+    process.tasks._queries[UP] = query
+    process.sinks[OUT].room = False
+    raised: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            process.tasks._invoke(order, OUT, None, Batch(1))  # type: ignore[arg-type]
+        except Stopped as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    wait_until(lambda: SinkFull(FIRST, OUT) in process.told, 60, "the batch to say that it waits")
+    assert process.sinks[OUT].begun == []
+    return thread, query, raised
+
+
+def test_a_batch_for_which_a_sink_has_no_room_says_so_and_waits_for_a_commit(process: Process) -> None:
+    thread, _, raised = waiting(process)
+    one = Transaction(OUT, FIRST, CheckpointId(1), NO_BATCH, Batch(0), "handle")
+    process.order(e.CommitTransaction(FIRST, CommitPermit(CheckpointId(1), FIRST), one))
+    thread.join(60)
+    assert not thread.is_alive()
+    assert raised == []
+    assert [attempt.batch for attempt in process.sinks[OUT].begun] == [1]
+
+
+def test_a_batch_that_waits_for_room_is_stopped_with_its_run(process: Process) -> None:
+    thread, query, raised = waiting(process)
+    query.interrupt()
+    thread.join(60)
+    assert [type(error) for error in raised] == [Stopped]
+    assert process.sinks[OUT].begun == []
+
+
+def test_a_batch_of_a_run_that_was_replaced_does_not_wait_for_room(process: Process) -> None:
+    thread, _, raised = waiting(process)
+    del process.tasks._queries[UP]
+    thread.join(60)
+    assert [type(error) for error in raised] == [Stopped]

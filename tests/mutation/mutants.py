@@ -374,4 +374,22 @@ MUTANTS = (
         "    telling = [fence.id for fence in before if fence.ending is not None or fence.abandoned]\n",
         "    telling: list[CheckpointId] = []\n",
     ),
+    Mutant(
+        "what comes after the first look for leftovers stays",
+        "sinks.py",
+        "turn.state = evolve(turn.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
+        "turn.state = evolve(turn.state, look_again_ms=wait_ms)",
+    ),
+    Mutant(
+        "whoever hears that it no longer leads throws away what it may have published",
+        "leadership.py",
+        '        depose(turn, "leadership was lost")\n',
+        '        depose(turn, "leadership was lost")\n        committing.abort_unpublished(turn)\n',
+    ),
+    Mutant(
+        "a sink without room is no reason for a checkpoint",
+        "trigger.py",
+        "        return Trigger(Kind.CHECKPOINT, early=True) if not under_way and has_room(state) else None\n",
+        "        pass\n",
+    ),
 )

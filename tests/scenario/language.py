@@ -8,7 +8,7 @@ A fact is about the task's present run unless ``run=`` or ``gen=`` says otherwis
 ``created`` is the store's yes to the record that was ordered, and ``committed k0`` the sink's to the commit.
 
 Unless a job says otherwise it takes checkpoints only when asked (``interval_ms=none``), repeats no order by the clock
-(``resend_ms`` is an hour), and restarts after 1000 ms.
+(``resend_ms`` and ``leftovers_ms`` are an hour), and restarts after 1000 ms.
 """
 
 from collections.abc import Callable
@@ -140,7 +140,13 @@ class World:
 
 # -- the job -------------------------------------------------------------------------------------------------------
 
-DEFAULTS: dict[str, Any] = {"interval_ms": None, "resend_ms": 3_600_000, "restart": FixedDelay(1000)}
+DEFAULTS: dict[str, Any] = {
+    "interval_ms": None,
+    "resend_ms": 3_600_000,
+    "leftovers_ms": 3_600_000,
+    "leftovers_max_ms": 3_600_000,
+    "restart": FixedDelay(1000),
+}
 
 
 def declare_task(world: World, words: Words) -> None:

@@ -10,6 +10,7 @@ from headgate.core.effects import (
     AbortAttempts,
     AbortSnapshot,
     AbortStrangers,
+    AbortUnpublished,
     AdmitBatch,
     AnswerAck,
     AskTask,
@@ -62,6 +63,8 @@ def order(effect: Effect) -> str:
             return f"abort attempts of {sink} by runs before #{run}"
         case AbortStrangers(_, sink, below):
             return f"abort strangers in {sink} below g{below}"
+        case AbortUnpublished(_, sink, after):
+            return f"abort what {sink} has after {after}"
         case ReadChain():
             return "read the chain"
         case CreateRecord(_, record):

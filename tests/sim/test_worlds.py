@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,11 +85,14 @@ class Scene:
     """A world of the checker alone: one source ``t0`` that writes ``k0``."""
 
     def __init__(self, mode: str = "exactly-once") -> None:
+        self.now = 0
         self.disk = Disk()
-        self.sinks = {"k0": SimSink("k0")}
+        self.sinks = {"k0": SimSink("k0", lambda: self.now)}
         self.tables = {"k0": SimTable(versioned=True)}
         self.found: list[str] = []
-        shape = Shape(mode, 1, None, aligned=True, channels=(), sinks=(("k0", "t0"),), records={"t0": 2})
+        shape = Shape(
+            mode, 1, None, aligned=True, leftovers_ms=100, channels=(), sinks=(("k0", "t0"),), records={"t0": 2}
+        )
         self.checker = Checker(self, shape)
 
     def violation(self, what: str) -> None:
@@ -98,6 +102,22 @@ class Scene:
         rows = [(0, number, 0, 99) for number in numbers]
         self.sinks["k0"].visible += rows
         self.tables["k0"].rows.update({key_of(row): (1, row) for row in rows})
+
+
+def test_the_checker_finds_what_the_dead_left_for_too_long() -> None:
+    scene = Scene()
+    scene.sinks["k0"].write(1, 0, 1, [(0, 0, 0, 9)])
+    for generation in (1, 2):
+        scene.checker.created(SimpleNamespace(id=generation, generation=generation, base=None, ending=None))
+    scene.now = 100
+    scene.checker.leftovers(scene.sinks["k0"], 2)
+    assert scene.found == []
+    scene.now = 101
+    scene.checker.leftovers(scene.sinks["k0"], 2)
+    assert scene.found == ["k0 has held what generation 1 left for 101 ms"]
+    scene.sinks["k0"].abort_strangers(2)
+    scene.checker.leftovers(scene.sinks["k0"], 2)
+    assert len(scene.found) == 1
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_who_finds_a_foreign_record_stops_and_orders_nothing_more() -> None:
     core.ask()
     core.make_ready(1)
     given = core.tell(e.RecordTaken(ME, fence(1, 2, 9, leader=OTHER)))
-    assert [type(one) for one in given] == [o.StopTask, o.StopTask, o.Tell, o.Tell]
+    assert [type(one) for one in given] == [o.StopTask, o.StopTask, o.Tell, o.Tell, o.AbortUnpublished]
     assert told(given) == [("failed", "r1"), ("notice", "None")]
     assert core.state.phase is Phase.DEPOSED
     assert core.tell(e.Ticked(10_000_000)) == []

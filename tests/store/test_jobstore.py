@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -418,3 +419,22 @@ def test_a_claim_with_one_flipped_bit_is_refused_as_damaged_or_means_the_same(
 def test_a_claim_that_an_earlier_version_wrote_is_read(job: JobStore, storage: LocalStore) -> None:
     job.put("job.json", b'{"format": 1, "job": "orders"}\n')
     assert JobStore.find(storage, "orders").job == "orders"
+
+
+# -- a storage that is deleted under a process that uses it --------------------------------------------------------
+
+
+def test_no_record_is_written_into_a_storage_that_was_begun_anew(storage: LocalStore, tmp_path: Path) -> None:
+    before = JobStore.open(storage, "orders")
+    before.life()
+    before.create_record(CHECKPOINT, {})
+    shutil.rmtree(tmp_path / "orders")
+    with pytest.raises(BadStorage, match="was deleted while the job ran: start the job again"):
+        before.create_record(void(2), {})
+    assert not (tmp_path / "orders").exists()
+    after = JobStore.open(storage, "orders")
+    after.life()
+    with pytest.raises(BadStorage, match="was deleted and begun anew while the job ran"):
+        before.create_record(void(2), {})
+    assert after.read_chain() == ()
+    assert after.create_record(CHECKPOINT, {}) is None

@@ -29,6 +29,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Strangers",
         "Stream",
         "TwoPhaseSink",
+        "Unpublished",
         "UserError",
         "WriteAheadSink",
         "__version__",

@@ -16,6 +16,7 @@ LEAST = [
     ("retained", 1),
     ("resend_ms", 1),
     ("commit_retry_ms", 1),
+    ("leftovers_ms", 1),
 ]
 
 
@@ -50,6 +51,8 @@ def test_the_longest_wait_between_commits_is_not_below_the_first() -> None:
     assert Settings(commit_retry_ms=50, commit_retry_max_ms=50).commit_retry_max_ms == 50
     with pytest.raises(InvalidSettings, match=r"^commit_retry_max_ms is below commit_retry_ms: raise it$"):
         Settings(commit_retry_ms=50, commit_retry_max_ms=49)
+    with pytest.raises(InvalidSettings, match=r"^leftovers_max_ms is below leftovers_ms: raise it$"):
+        Settings(leftovers_ms=50, leftovers_max_ms=49)
 
 
 @pytest.mark.parametrize("values", [{"unaligned": True}, {"alignment_timeout_ms": 0}])

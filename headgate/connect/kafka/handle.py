@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Self
 
-from headgate.connect.kafka.names import Slot
+from headgate.connect.kafka.names import FIRST, NOW, SCHEMES, Scheme, Slot
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.sink.api import Attempt
 from headgate.sink.form import Whose, from_text, number, to_text
@@ -60,6 +60,8 @@ class SealedBatches:
     batches: tuple[tuple[Batch, Run, tuple[OpenTransaction, ...]], ...]
     sealed_ms: int = 0
     """When, by the clock of who sealed it. 0 in what earlier versions of Headgate sealed."""
+    scheme: Scheme = NOW
+    """By which the transactions have their ids."""
 
     def attempts(self) -> list[tuple[Attempt, tuple[OpenTransaction, ...]]]:
         """The transactions, with whose they are."""
@@ -72,7 +74,8 @@ class SealedBatches:
         """The text that goes into the checkpoint."""
         batches = [[batch, run, [each.fields() for each in transactions]] for batch, run, transactions in self.batches]
         when = {"sealed_ms": self.sealed_ms} if self.sealed_ms else {}
-        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), {"batches": batches, **when})
+        fields = {"ids": self.scheme.number, "batches": batches, **when}
+        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), fields)
 
     @staticmethod
     def from_handle(handle: str) -> "SealedBatches":
@@ -84,6 +87,7 @@ class SealedBatches:
                 for batch, run, transactions in fields["batches"]
             )
             sealed_ms = number(fields.get("sealed_ms", 0))
-            return SealedBatches(whose.job, whose.sink, whose.generation, whose.checkpoint, batches, sealed_ms)
+            scheme = SCHEMES[number(fields.get("ids", FIRST.number))]
+            return SealedBatches(whose.job, whose.sink, whose.generation, whose.checkpoint, batches, sealed_ms, scheme)
 
         return from_text(handle, read)

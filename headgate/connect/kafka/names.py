@@ -11,10 +11,27 @@ from urllib.parse import quote
 from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import BadStorage
 
-CLASSES = 16
-"""Generations that are so far apart share ids. One that is nearer never takes up an id under another's hands."""
+EARLIER = 64
+"""So many generations before its own are searched for what they left open. What is older has gone with its timeout."""
 
-_GENERATION_BITS, _BATCH_BITS, _RUN_BITS = 20, 28, 15
+_GENERATION_BITS, _USE_BITS = 20, 43
+"""Of a token: an offset of Kafka has 63 bits."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How generations become ids, and batches tokens. A handle says by which its transactions were written."""
+
+    number: int
+    classes: int
+    """Generations that are so far apart share ids. One that is nearer never takes up an id under another's hands."""
+    run_bits: int
+    """How much of a token is the run's. The run is not needed: of a batch, one run at most is ever sealed."""
+
+
+FIRST = Scheme(1, classes=16, run_bits=15)
+NOW = Scheme(2, classes=1024, run_bits=0)
+SCHEMES = {scheme.number: scheme for scheme in (FIRST, NOW)}
 
 
 @dataclass(frozen=True)
@@ -39,45 +56,42 @@ class Names:
         """What all ids begin with."""
         return f"{self.prefix}.{_escape(self.job)}.{_escape(self.sink)}."
 
-    def transactional_id(self, generation: Generation, slot: Slot) -> str:
+    def transactional_id(self, generation: Generation, slot: Slot, scheme: Scheme = NOW) -> str:
         """The id under which a slot is written."""
-        return f"{self.slot_prefix(generation, slot.number)}{slot.partition}"
+        return f"{self.slot_prefix(generation, slot.number, scheme)}{slot.partition}"
 
     def publisher_id(self, lane: int) -> str:
         """The id under which a lane of staged rows is published."""
         return f"{self.owner}lane.{lane}"
 
-    def slot_prefix(self, generation: Generation, slot: int) -> str:
+    def slot_prefix(self, generation: Generation, slot: int, scheme: Scheme = NOW) -> str:
         """What the ids of all partitions of a slot begin with."""
-        return f"{self._class_prefix(generation)}{slot}."
+        return f"{self.owner}g{generation % scheme.classes}.{slot}."
 
     def is_earlier(self, transactional_id: str, below: Generation) -> bool:
         """Whether an id is that of a slot of a generation before ``below``.
 
-        Classes go round. So half of them are taken for earlier ones, and the other half for later ones, of a process
+        Classes go round. So only the nearest are taken for earlier ones, and all others for later ones, of a process
         that has taken over meanwhile: what it has open is not ours to touch.
         """
         found = re.fullmatch(re.escape(self.owner) + r"g(\d+)\.\d+\.\d+", transactional_id)
-        return found is not None and 0 < (below - int(found[1])) % CLASSES <= CLASSES // 2
+        return found is not None and 0 < (below - int(found[1])) % NOW.classes <= EARLIER
 
     def marker_group(self, transactional_id: str) -> str:
         """The consumer group whose offset says what was committed last under an id, in this life of the job."""
         return f"{transactional_id}.{self.life}"
 
-    def _class_prefix(self, generation: Generation) -> str:
-        return f"{self.owner}g{generation % CLASSES}."
 
-
-def token(generation: Generation, batch: Batch, run: Run) -> int:
+def token(generation: Generation, batch: Batch, run: Run, scheme: Scheme = NOW) -> int:
     """Which use of an id. The uses of one id come in this order, so a marker only grows."""
     for value, bits, what in (
         (generation, _GENERATION_BITS, "generation"),
-        (batch, _BATCH_BITS, "batch"),
-        (run, _RUN_BITS, "run"),
+        (batch, _USE_BITS - scheme.run_bits, "batch"),
+        (run if scheme.run_bits else 0, scheme.run_bits, "run"),
     ):
         if value >= 1 << bits:
             raise BadStorage(f"{what} {value} is past what a Kafka sink can number: begin anew under another job name")
-    return (generation << _BATCH_BITS + _RUN_BITS) | (batch << _RUN_BITS) | run
+    return (generation << _USE_BITS) | (batch << scheme.run_bits) | (run if scheme.run_bits else 0)
 
 
 def _escape(name: str) -> str:

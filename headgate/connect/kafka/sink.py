@@ -28,7 +28,7 @@ def sink(
     lanes: int | None = None,
     max_open: int = 100,
     transaction_timeout: Duration = "15min",
-    allowed_downtime: Duration = "5min",
+    allowed_downtime: Duration = "4min",
     options: Mapping[str, Option] | None = None,
 ) -> TwoPhaseSink:
     """Write to a Kafka topic, exactly once, for readers with ``isolation.level=read_committed``.
@@ -44,9 +44,11 @@ def sink(
     broker has given up is written anew.
     ``lanes``: two-phase: at most so many transactions a batch, for the price of a shuffle; by default one for each
     partition that has rows. Staged: so many transactions a commit, 2 by default.
-    ``max_open``: so many batches may be written and not committed yet.
+    ``max_open``: so many batches may be written and not committed yet; the next one waits, and a checkpoint is taken
+    early.
     ``transaction_timeout``: how long the broker keeps a transaction open. It must cover the checkpoint timeout and
-    ``allowed_downtime``, and the broker's ``transaction.max.timeout.ms`` must allow it.
+    ``allowed_downtime``, and should cover the checkpoint interval as well (without the net it must); the broker's
+    ``transaction.max.timeout.ms`` must allow it.
     ``options``: of librdkafka: ``compression.type``, ``security.protocol``, ``sasl.mechanism``, ...
     """
     who = f"kafka.sink({topic})"

@@ -40,6 +40,12 @@ class Slots:
                     )
             return self._taken[attempt]
 
+    @property
+    def has_room(self) -> bool:
+        """Whether somebody who has no slot would get one at once."""
+        with self._changed:
+            return bool(self._free) or self._made < self._bound
+
     def of(self, attempt: Attempt) -> int | None:
         """The slot that an attempt has."""
         with self._changed:

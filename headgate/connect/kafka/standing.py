@@ -3,6 +3,7 @@
 One rule: what would fail later is refused before anything runs, and says what to do.
 """
 
+import logging
 import time
 from dataclasses import replace
 
@@ -11,11 +12,37 @@ from headgate.connect.kafka.security import warn_of_login
 from headgate.connect.kafka.target import Target, client_options
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption, UserError
+from headgate.sink.api import SinkContext
 
+logger = logging.getLogger("headgate")
 LIMIT = "transaction.max.timeout.ms"
 TAKES = "max.message.bytes"
 HEARD_OF_S = 2.0
 """So long a broker may be late to hear of a topic."""
+
+
+def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, net: bool) -> None:
+    """See that the broker keeps a transaction open for as long as it may take until its commit.
+
+    It is begun right after a checkpoint at the earliest, sealed by the next, and committed by whoever comes back after
+    a downtime. What a checkpoint has sealed must stay. What the broker gives up before that is written anew from the
+    net; without the net it would send the job back each time, for ever.
+    """
+    sealed_ms = context.checkpoint_timeout_ms + downtime_ms
+    interval_ms = context.checkpoint_interval_ms or 0
+    if timeout_ms >= interval_ms + sealed_ms:
+        return
+    refused = timeout_ms < sealed_ms or not net
+    needed = sealed_ms if timeout_ms < sealed_ms and net else interval_ms + sealed_ms
+    text = (
+        f"sink {context.sink}: transaction_timeout is {timeout_ms / 1000:g} s, and a transaction may be open for "
+        f"{(interval_ms + sealed_ms) / 1000:g} s (checkpoint interval {interval_ms / 1000:g} s, checkpoint timeout "
+        f"{context.checkpoint_timeout_ms / 1000:g} s, allowed_downtime {downtime_ms / 1000:g} s): make it "
+        f"{needed / 1000:g} s or more, with {LIMIT} of the broker, or lower one of those"
+    )
+    if refused:
+        raise InvalidOption(text)
+    logger.warning("%s; until then the broker may abort transactions, whose rows are written anew from the net", text)
 
 
 def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:

@@ -20,16 +20,16 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.connect.kafka import rows
 from headgate.connect.kafka.handle import OpenTransaction, SealedBatches
-from headgate.connect.kafka.names import Names, token
+from headgate.connect.kafka.names import Names, Scheme, token
 from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.shapes import Producer
 from headgate.connect.kafka.slots import Slots
-from headgate.connect.kafka.standing import check_standing
+from headgate.connect.kafka.standing import check_standing, check_timeout
 from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, DeadRuns, Guarantee, SinkContext, StagedFile, TwoPhaseSink
+from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, StagedFile, Strangers, TwoPhaseSink
 from headgate.sink.partitions import on_executors, write_partitions
 from headgate.sink.staged import external
 from headgate.sink.staging import Staging, discard, force
@@ -66,13 +66,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
 
     def open(self, context: SinkContext) -> None:
         """See that topic, rights and timeouts are as they must be."""
-        needed_ms = context.checkpoint_timeout_ms + self._downtime_ms
-        if self._target.timeout_ms < needed_ms:
-            raise InvalidOption(
-                f"sink {context.sink}: transaction_timeout is {self._target.timeout_ms / 1000:g} s, and the broker "
-                f"would abort what a checkpoint of {context.checkpoint_timeout_ms / 1000:g} s and a downtime of "
-                f"{self._downtime_ms / 1000:g} s leave open: make it {needed_ms / 1000:g} s or more"
-            )
+        check_timeout(context, self._target.timeout_ms, self._downtime_ms, net=self._net)
         if self._net and context.staging is None:
             raise InvalidOption(f"sink {context.sink}: the net needs a directory for rows, and was given none")
         names = Names(self._target.prefix, context.job, context.sink, context.life)
@@ -89,6 +83,11 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             raise
         self._work = _Work(Owned(target, names), client, staging, Slots(self._max_open, WAIT_FOR_SLOT_S))
 
+    def has_room(self, attempt: Attempt) -> bool:
+        """Whether a slot is free, or will be as soon as the batch begins."""
+        slots = self._opened.slots
+        return slots.has_room or any(_is_same_batch(other, attempt) for other in slots.attempts())
+
     def begin_transaction(self, attempt: Attempt) -> None:
         """Take a slot, and make room for the copy. What was left open for the same batch is thrown away.
 
@@ -96,7 +95,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         """
         work = self._opened
         for other in work.slots.attempts():
-            if (other.generation, other.batch) == (attempt.generation, attempt.batch):
+            if _is_same_batch(other, attempt):
                 self._throw_away(other)
         work.slots.take(attempt)
         if work.staging is not None:
@@ -157,7 +156,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         """End every transaction, and write anew what was lost."""
         work = self._opened
         sealed = SealedBatches.from_handle(handle)
-        every = [(attempt, each) for attempt, transactions in sealed.attempts() for each in transactions]
+        every = [(attempt, each, sealed.scheme) for attempt, found in sealed.attempts() for each in found]
         ends = work.in_parallel(self._end, every)
         work.client.see_all_through({end.transactional_id: end.producer for end in ends if isinstance(end, _Ended)})
         lost = [end for end in ends if isinstance(end, Lost)]
@@ -179,14 +178,14 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         for attempt in work.slots.attempts():
             if abandoned.covers(attempt):
                 self._throw_away(attempt)
-        if not isinstance(abandoned, DeadRuns):
+        if isinstance(abandoned, Strangers):
             self._fence(work.names.owner, earlier_than=abandoned.below)
         if work.staging is not None:
             with external(f"sink {work.names.sink}: cannot throw away what is abandoned"):
                 for attempt in work.staging.attempts():
                     if abandoned.covers(attempt):
                         discard(work.staging.part(attempt))
-                if not isinstance(abandoned, DeadRuns):
+                if isinstance(abandoned, Strangers):
                     work.staging.tidy(abandoned.below)
 
     def close(self) -> None:
@@ -203,15 +202,15 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         assert self._work is not None, "open comes first"
         return self._work
 
-    def _end(self, client: Client, one: tuple[Attempt, OpenTransaction]) -> "_Ended | Lost | None":
+    def _end(self, client: Client, one: tuple[Attempt, OpenTransaction, Scheme]) -> "_Ended | Lost | None":
         """Commit one transaction. Nothing is returned for one that was committed before, and taken up since."""
-        attempt, transaction = one
+        attempt, transaction, scheme = one
         work = self._opened
-        name = work.names.transactional_id(attempt.generation, transaction.slot)
+        name = work.names.transactional_id(attempt.generation, transaction.slot, scheme)
         ended = client.end(name, transaction.producer_id, transaction.epoch, commit=True)
         if ended.ok:
             return _Ended(name, Producer(transaction.producer_id, transaction.epoch))
-        use = token(attempt.generation, attempt.batch, attempt.run)
+        use = token(attempt.generation, attempt.batch, attempt.run, scheme)
         if is_committed(work.owned, name, use, client):
             return None
         if work.staging is None or not transaction.file:
@@ -265,6 +264,10 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
                 continue
             producer = work.client.init_producer(name, self._target.timeout_ms)
             work.client.see_through(name, producer.producer_id, producer.epoch)
+
+
+def _is_same_batch(one: Attempt, other: Attempt) -> bool:
+    return (one.generation, one.batch) == (other.generation, other.batch)
 
 
 @dataclass(frozen=True)

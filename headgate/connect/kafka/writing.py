@@ -23,7 +23,7 @@ from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.shapes import Partition
 from headgate.connect.kafka.target import Owned, client_options
 from headgate.core.ids import Generation
-from headgate.errors import BadStorage, ExternalError, UserError
+from headgate.errors import BadStorage, ExternalError
 from headgate.sink.partitions import Place
 
 PIECE_ROWS = 65_536
@@ -61,7 +61,8 @@ class PartitionWriter:
                 _mark(writer, self.owned, transactional_id, self.token)
                 sealed = writer.seal()
         except Fenced as error:
-            raise UserError(f"{error} ({whose(self.owned, transactional_id)})") from error
+            # Most likely a late attempt of Spark at this very partition. When the batch runs again, that is fenced.
+            raise ExternalError(f"{error} ({whose(self.owned, transactional_id)})") from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ExternalError(

@@ -51,6 +51,18 @@ def other_lives(connection: Connection, owner: Owner) -> list[tuple[str, datetim
     return connection.execute(query, [owner.any_life, f"{owner.name}:"]).fetchall()
 
 
+def free(connection: Connection) -> int:
+    """How many more transactions the server has room to prepare."""
+    row = connection.execute(
+        "SELECT current_setting('max_prepared_transactions')::int - count(*)::int FROM pg_prepared_xacts"
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+class NoRoom(ExternalError):
+    """The server has no room for another prepared transaction."""
+
+
 def take_room(connection: Connection, wait_seconds: float) -> None:
     """Wait until there is room for one more prepared transaction, and keep it for this session's transaction.
 
@@ -60,7 +72,7 @@ def take_room(connection: Connection, wait_seconds: float) -> None:
     deadline = time.monotonic() + wait_seconds
     while connection.execute(_ROOM).fetchone() is None:
         if time.monotonic() > deadline:
-            raise ExternalError(
+            raise NoRoom(
                 f"PostgreSQL had no room for another prepared transaction for {wait_seconds:g} s: raise "
                 "max_prepared_transactions, write in fewer lanes, or take checkpoints more often"
             )

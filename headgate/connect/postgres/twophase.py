@@ -60,6 +60,8 @@ class PostgresSink(TwoPhaseSink):
         self._table: Table | None = None
         self._begun: Attempt | None = None
         self._written: dict[Attempt, tuple[Part, ...]] = {}
+        self._needs = lanes or 1
+        """How many transactions a batch is expected to prepare."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -84,6 +86,18 @@ class PostgresSink(TwoPhaseSink):
         self._table = table
         self._sessions = Sessions(self._server, f"{owner.session}:driver")
 
+    def has_room(self, attempt: Attempt) -> bool:
+        """Whether the server has room for as many transactions as a batch needs, or nothing of ours would free any."""
+        owner = self._whose
+
+        def ours(part: Part) -> bool:
+            return part.generation == attempt.generation and part.batch < attempt.batch
+
+        with self._session(f"sink {attempt.sink}: cannot look for room for batch {attempt.batch}") as session:
+            if prepared.free(session) >= self._needs:
+                return True
+            return not any(ours(part) for part in prepared.found(session, owner).values())
+
     def begin_transaction(self, attempt: Attempt) -> None:
         """Roll back what this attempt, and earlier runs at the same batch, left."""
         who = f"sink {attempt.sink}"
@@ -106,7 +120,12 @@ class PostgresSink(TwoPhaseSink):
         owner = self._whose
         rows, columns = matched(dataframe, self._table, self._columns, who=f"sink {attempt.sink}")
         writer = Preparing(self._server, self._table, columns, owner, attempt, self._wait_ms)
-        parts = written(owner, write_partitions(in_lanes(rows, self._lanes), writer))
+        try:
+            parts = written(owner, write_partitions(in_lanes(rows, self._lanes), writer))
+        except prepared.NoRoom:
+            self._needs *= 2  # The replay waits for more.
+            raise
+        self._needs = max(self._lanes or 1, len(parts))
         gids = {owner.gid(part) for part in parts}
         with self._session(f"sink {attempt.sink}: cannot look for batch {attempt.batch}") as connection:
             there = {gid for gid, part in prepared.found(connection, owner).items() if owner.attempt(part) == attempt}

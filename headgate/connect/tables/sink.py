@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.tables.placing import TableFile, place, temporary_in
 from headgate.connect.tables.schema import Columns, columns_of
+from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
 from headgate.sink.api import Abandoned, Attempt, Guarantee, Strangers
 from headgate.sink.handle import SealedTransaction
@@ -82,6 +83,7 @@ class TableSink(StagedSink):
 
     _checked = ""
     _beside = (SCHEMA,)
+    _tidied: Generation | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -137,11 +139,17 @@ class TableSink(StagedSink):
         )
 
     def abort(self, abandoned: Abandoned) -> None:
-        """Remove the parts that are covered, and copies that somebody did not live to finish."""
+        """Remove the parts that are covered, and copies that somebody did not live to finish.
+
+        For those the table must be opened: once a generation will do.
+        """
         super().abort(abandoned)
-        if isinstance(abandoned, Strangers) and (table := self._table()) is not None:
+        if not isinstance(abandoned, Strangers) or abandoned.below == self._tidied:
+            return
+        if (table := self._table()) is not None:
             with external(f"sink {self._staging.sink}: cannot throw away what is abandoned"):
                 discard(temporary_in(table.data, self._owner(self._staging.job, self._staging.sink)))
+        self._tidied = abandoned.below
 
     def _prepare(self, dataframe: DataFrame) -> DataFrame:
         """Refuse what the table cannot take before it is staged: after the checkpoint it would be too late."""

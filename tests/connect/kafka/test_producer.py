@@ -13,9 +13,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from headgate.connect.kafka.faults import Fenced, Indefinite
+from headgate.connect.kafka.names import Names, Slot, token
 from headgate.connect.kafka.producer import Sealed, TransactionWriter
 from headgate.connect.kafka.settings import Option
+from headgate.connect.kafka.target import Owned, Target
+from headgate.connect.kafka.writing import PartitionWriter
+from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.sink.partitions import Place
 from services.kafka import Kafka
 from services.server import free_port, wait_until
 from tests.connect.kafka.reading import end, read
@@ -432,3 +437,22 @@ def test_a_user_without_rights_or_with_a_wrong_password_is_told_so_at_once(guard
         writer.write(values("allowed"))
         writer.commit()
     assert [one.value for one in read(guarded, "guarded")] == [b"allowed"]
+
+
+def test_a_late_attempt_of_spark_at_the_same_partition_lets_the_batch_run_again(
+    kafka: Kafka, name: str, topic: str
+) -> None:
+    """Its producer has the same transactional id. The batch fails as if the broker had been away, and is replayed."""
+    owned = Owned(Target(kafka.servers, topic, name, 60_000), Names(name, "job", SinkId("out"), "life_0"))
+    write = PartitionWriter(owned, Generation(1), 0, token(Generation(1), Batch(0), Run(1)), None)
+    transactional_id = owned.names.transactional_id(Generation(1), Slot(0, 0))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield values("first")
+        with opened(kafka, transactional_id, topic):
+            yield values("second")
+
+    with pytest.raises(ExternalError, match=f"another producer uses the transactional id {transactional_id}"):
+        write(Place(0, 1), rows())
+    again = json.loads(write(Place(0, 2), iter([values("first"), values("second")])))
+    assert again[4] == 2, "two rows are sealed"

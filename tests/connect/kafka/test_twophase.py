@@ -225,9 +225,16 @@ def test_a_sealed_transaction_that_a_stranger_fenced_is_written_anew(
 
 def test_ids_come_from_a_pool_and_are_used_again(kafka: Kafka, topic: str, spark: SparkSession, opened: Open) -> None:
     sink = opened(numbers(kafka, topic, max_open=2))
-    for batch in range(6):
+    for batch in range(4):
         write(sink, spark, attempt(batch))
         sink.commit(seal(sink, batch + 1, attempt(batch)))
+    for batch in (4, 5):
+        assert sink.has_room(attempt(batch))
+        write(sink, spark, attempt(batch))
+    assert not sink.has_room(attempt(6))
+    assert sink.has_room(attempt(5, run=2)), "it takes the place of the first run"
+    sink.commit(seal(sink, 6, attempt(4), attempt(5)))
+    assert sink.has_room(attempt(6))
     assert {name.split(".")[-2] for name in ids(kafka, topic) if ".g1." in name} <= {"0", "1"}
     compare(visible(kafka, topic), rows_of(*(attempt(batch) for batch in range(6))))
 
@@ -283,7 +290,10 @@ def test_a_timeout_that_does_not_cover_checkpoint_and_downtime_is_refused(
 ) -> None:
     base = context_in(tmp_path)
     context = SinkContext(base.job, base.sink, base.life, base.staging, checkpoint_timeout_ms=600_000)
-    with pytest.raises(InvalidOption, match="make it 900 s or more"):
+    with pytest.raises(
+        InvalidOption,
+        match="make it 900 s or more",
+    ):
         numbers(kafka, topic, timeout_s=899).open(context)
     with pytest.raises(InvalidOption, match=r"raise transaction.max.timeout.ms of the broker"):
         numbers(kafka, topic, timeout_s=8 * 24 * 3600).open(context)

@@ -79,9 +79,12 @@ def test_a_batch_waits_for_room_and_says_what_to_raise(spark: SparkSession, tmp_
         sink.open(context)
         write(sink, spark, attempt(0), partitions=2)
         handle = seal(sink, 1, attempt(0))
+        assert sink.has_room(attempt(0)), "nothing of another batch would make any"
+        assert not sink.has_room(attempt(1)), "a commit would make some"
         with pytest.raises(ExternalError, match="no room for another prepared transaction for 1 s: raise max_prepared"):
             write(sink, spark, attempt(1))
         sink.commit(handle)
+        assert sink.has_room(attempt(1))
         write(sink, spark, attempt(1), partitions=2)
         with pytest.raises(InvalidOption, match="max_prepared_transactions = 3 is less than lanes=4"):
             database.sink(lanes=4).open(context)
