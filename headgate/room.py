@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LITTLE = 64 << 20
-"""Less than this is no room: what failed to be written is removed again, and leaves its place."""
+"""Less than this does not count as room: what failed to be written is removed again, and leaves its place."""
 SAID = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
 
 

@@ -382,7 +382,8 @@ class Tasks:
             raise
         except Exception as error:
             scratch = str(self._spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()).partition(",")[0]
-            places = {"the working directory": self._root, "Spark's local directory": Path(scratch)}
+            ours = "the storage" if self._storage.fetch is None else "the working directory"
+            places = {ours: self._root, "Spark's local directory": Path(scratch)}
             if (told := room.blame(error, places)) is not None:
                 raise ExternalError(told) from error
             raise
