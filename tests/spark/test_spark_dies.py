@@ -24,8 +24,8 @@ def shape(directory: Path, **more: Any) -> dict[str, Any]:
     return {
         "shape": "windows",
         "directory": str(directory),
-        "rows": 20_000,
-        "batches": 200,
+        "rows": 12_000,
+        "batches": 60,
         "interval": "300ms",
         **more,
     }
@@ -43,7 +43,7 @@ def test_a_job_ends_when_its_context_is_stopped_and_goes_on_in_the_next_run(tmp_
     (tmp_path / "stop").unlink()
     second = JobProcess(shape(tmp_path), file=FILE, variable="HEADGATE_MORTAL")
     assert second.end() == 0, second.tail()
-    assert verdict("windows", tmp_path, 20_000) == {}
+    assert verdict("windows", tmp_path, 12_000) == {}
 
 
 def test_under_spark_submit_a_job_ends_when_the_jvm_dies(tmp_path: Path) -> None:
