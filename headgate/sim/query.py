@@ -319,10 +319,20 @@ class Query:
         if planned is None or not self.outlives_ms or self.work.committed.batch != planned.batch - 1:
             return
         world = self.process.world
-        read = self._compute(planned)
+        read = self._compute(planned) if self._can_read(planned) else None
         if read is not None:
             for sink in self.sinks:
                 world.tables[sink].expect(world, self.outlives_ms, self._order(planned), read[2])
+
+    def _can_read(self, planned: Planned) -> bool:
+        """Whether all that a batch reads is there. Who was forgotten may come too late for that, too."""
+        return all(
+            batch in self.process.world.disk.segments.get((self.generation, channel), {})
+            for channel, after, through in zip(
+                self.inputs, self.work.committed.positions, planned.positions, strict=True
+            )
+            for batch in range(after + 1, through + 1)
+        )
 
     def _read(self, channel: str, after: int, through: int) -> list[Row] | None:
         segments = self.process.world.disk.segments.get((self.generation, channel), {})
