@@ -293,8 +293,8 @@ MUTANTS = (
     Mutant(
         "what the user said of renamed operators is forgotten before a checkpoint knows it",
         "leadership.py",
-        "        restore=evolve(state.restore, checkpoint=None, again=False),\n",
-        "        restore=evolve(state.restore, checkpoint=None, again=False, renamed=()),\n",
+        "        restore=evolve(state.restore, checkpoint=None, again=False, abandon=()),\n",
+        "        restore=evolve(state.restore, checkpoint=None, again=False, abandon=(), renamed=()),\n",
     ),
     Mutant(
         "a snapshot of a task that had finished before is claimed for this generation",
