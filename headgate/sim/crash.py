@@ -108,7 +108,7 @@ class Table:
 
 
 def standard_plan() -> Plan:
-    """A job with a fork and two sinks: a task fails, a checkpoint is declined, a savepoint is taken, one is held."""
+    """A job with a fork and two sinks: a task fails, a checkpoint is declined, one is held, a savepoint comes and goes."""
     names = (("t0", "orders"), ("t1", "user-windows"), ("t2", "anomalies"))
     tasks = tuple(
         Task(
@@ -133,8 +133,9 @@ def standard_plan() -> Plan:
         Fault(70, "ask-hold", "", 0, 0),
         Fault(90, "crash-task", "t1", 1, 0),
         Fault(120, "ask-savepoint", "", 0, 0),
-        Fault(150, "decline", "t2", 1, 0),
+        Fault(170, "decline", "t2", 1, 0),
         Fault(190, "ask-release", "", 0, 0),
+        Fault(240, "ask-delete", "", 0, 0),
     )
     return Plan(1, Graph(tasks, channels), settings, {TaskId("t0"): 24}, faults)
 
