@@ -108,7 +108,7 @@ class Table:
 
 
 def standard_plan() -> Plan:
-    """A job with a fork and two sinks: a task fails, a checkpoint is declined, one is held, a savepoint comes and goes."""
+    """A job with a fork and two sinks: a task fails, a checkpoint is declined, one is held, a savepoint is deleted."""
     names = (("t0", "orders"), ("t1", "user-windows"), ("t2", "anomalies"))
     tasks = tuple(
         Task(
