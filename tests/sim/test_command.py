@@ -60,7 +60,7 @@ def test_a_failing_world_is_shown_shrunk_saved_and_can_be_played_again(tmp_path:
     mutant = next(mutant for mutant in MUTANTS if mutant.name.startswith("a failed commit is given up"))
     home = plant(mutant, tmp_path)
     (tmp_path / "kept").mkdir()
-    result = simulate(home, "0:40", "--first", "--save", "kept")
+    result = simulate(home, "0:400", "--first", "--save", "kept")
     assert result.returncode == 1
     assert "play it again: headgate sim --replay kept/seed_" in result.stdout
     saved = next((tmp_path / "kept").glob("*.world"))
