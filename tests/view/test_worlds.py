@@ -40,7 +40,7 @@ class Told:
         return after, effects
 
 
-SETTLED = (Phase.RECOVERING, Phase.RUNNING, Phase.CLOSING, Phase.CLOSED)
+SETTLED = (Phase.RECOVERING, Phase.RUNNING, Phase.RESTARTING, Phase.CLOSING, Phase.CLOSED)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
