@@ -67,7 +67,12 @@ def has_room(state: JobState) -> bool:
 
 
 def clock_deadline(state: JobState) -> int | None:
-    """When the next checkpoint that nobody asked for is due, given room. None: not by the clock alone."""
+    """When the next checkpoint that nobody asked for is due, given room. None: not by the clock alone.
+
+    While a batch waits for a commit, the next checkpoint is the one that makes room, and the clock has no say.
+    """
+    if _makes_room(state):
+        return None
     settings = state.settings
     ended = [task.ended for task in state.tasks.values()]
     if all(ended):

@@ -36,6 +36,8 @@ from headgate.sim.sink import SimSink
 from headgate.sim.store import Store
 from headgate.sim.table import SimTable
 
+TICKS_MAX = 100
+"""A deadline that stays due whatever the clock says would have a process do nothing but ask for the time."""
 CHECK_EVERY = 24
 """The invariants are checked after every so many steps of the core, and at the end."""
 WITHOUT_DEADLINES = (BatchEntered, OutputsWritten)
@@ -67,6 +69,8 @@ class Process:
         self.state = JobState(graph=graph, settings=world.plan.settings, now_ms=world.now)
         self.queries: dict[str, Query] = {}
         self.tick_at: int | None = None
+        self.ticked_at = -1
+        self.ticks = 0
         self.steps = 0
         self.write_delay_ms = 0
         self.thaws_at = 0
@@ -148,6 +152,11 @@ class Process:
     def _tick(self, due: int) -> None:
         if self.tick_at == due:
             self.tick_at = None
+            self.ticks = self.ticks + 1 if self.ticked_at == due else 0
+            self.ticked_at = due
+            if self.ticks > TICKS_MAX:
+                self.world.violation(f"{self.name} wants to hear the time at {due} ms again and again")
+                return
             self.take(Ticked(self.world.now))
 
 

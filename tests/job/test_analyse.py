@@ -218,7 +218,6 @@ class Twice(ByClock):
 @pytest.mark.parametrize(
     ("processor", "message"),
     [
-        (NoColumns(), "output 'double' names no columns: write 'sensor string, value double' for example"),
         (NoType(), r"ParseException: .*Unsupported data type \"DUBLE\""),
         (NoClock(), "state 'last' has a ttl, which goes by the clock: set time = 'processing'"),
         (Twice(), "state 'last' is asked for twice: give each a name of its own"),
@@ -231,6 +230,13 @@ def test_a_processor_that_cannot_be_opened_is_refused_with_its_line(
     with pytest.raises(InvalidJob, match=rf"^test_analyse.py:\d+: process 'x' failed: {message}"):
         analyse(job.freeze(), spark)
     assert vars(processor) == {}, "only a copy was opened"
+
+
+def test_a_processor_whose_output_names_no_columns_is_refused_where_it_is_written() -> None:
+    with pytest.raises(
+        InvalidJob, match=r"^test_analyse.py:\d+: NoColumns.output='double': column double has no type: "
+    ):
+        build(lambda source: source.process("x", NoColumns(), key="value"))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.core import effects as o, events as e
+from headgate.core import effects as o, events as e, timing
 from headgate.core.ids import Generation, RequestId, SinkId
 from headgate.core.settings import Mode
 from headgate.core.state import Phase
@@ -29,6 +29,18 @@ def test_a_checkpoint_is_taken_early_and_its_commit_makes_room() -> None:
     core.tell(core.visible(1))
     assert not core.state.sinks[OUT].full
     assert core.state.next_trigger_ms == HOUR, "the interval begins with it"
+
+
+def test_the_clock_is_not_asked_for_while_the_commit_that_makes_room_is_under_way() -> None:
+    core = running(line("a"), interval_ms=10)
+    core.tell(core.committed("a", 0), core.entered("a", 1))
+    full(core)
+    core.make_ready(1)
+    assert core.state.chain.queue, "its record is not in the store yet"
+    core.tell(e.Ticked(500))
+    deadline = timing.next_deadline(core.state)
+    assert deadline is not None
+    assert deadline > 500, "a deadline that stays due would have the process do nothing else"
 
 
 def test_a_checkpoint_that_would_free_nothing_is_not_taken() -> None:
