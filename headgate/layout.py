@@ -24,6 +24,7 @@ after it. Which of several ids of a version counts is told by the commit entry o
 belong to the checkpoint too: a dead attempt may upload what it has at any time.
 """
 
+import io
 import json
 import os
 import re
@@ -101,6 +102,35 @@ def read_offsets(query: Path, batch: Batch) -> Offsets:
 def offsets_among(files: Iterable[str], batch: Batch) -> str | None:
     """Of the files of a checkpoint, the entry of the offset log for its batch."""
     return next((name for name in files if name.endswith(f"/offsets/{batch}")), None)
+
+
+def describes_state(name: str) -> bool:
+    """Whether a file of a query, named inside its directory, says what the query's state looks like."""
+    return name.startswith("state/") and ("/_metadata/" in name or "/_stateSchema/" in name)
+
+
+def parse_schemas(data: bytes) -> dict[str, tuple[str, str]]:
+    """The columns of the key and of the value of each state in a file of ``_stateSchema``, as JSON."""
+    rest = io.BytesIO(data)
+
+    def number(size: int) -> int:
+        return int.from_bytes(rest.read(size), "big")
+
+    def text() -> str:
+        return rest.read(number(2)).decode("utf-8")
+
+    def long_text() -> str:
+        return "".join(text() for _ in range(number(4)))
+
+    if (version := text()) != "v3":
+        raise ValueError(f"schemas in format {version!r}, known is 'v3'")
+    found: dict[str, tuple[str, str]] = {}
+    for _ in range(number(4)):
+        name, _, key, _, value = text(), number(2), long_text(), number(2), long_text()
+        found[name] = (key, value)
+        long_text()  # How keys are encoded,
+        long_text()  # and those of a map.
+    return found
 
 
 def parse_offsets(data: bytes, path: str) -> Offsets:

@@ -5,7 +5,7 @@ analyser makes of it; what it leaves in the rows is read from their schema.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,8 @@ class Analysis:
     """The column of event time, and how late rows may be, in ms. Of several (after a join) the first."""
     alone: bool = False
     """Spark runs it beside no other operator with state in one query, whatever the output mode."""
+    loaded: DataFrame | None = field(default=None, compare=False, repr=False)
+    """The stream of a source."""
 
 
 def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
@@ -63,7 +65,8 @@ def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
             whole.add(node.uid)
         alone = any(after.count(name) > before.count(name) for name in _ALONE)
         frames[node.uid] = frame
-        known[node.uid] = Analysis(stateful, frame.schema, _watermark(frame.schema), alone)
+        loaded = frame if node.kind is Kind.SOURCE else None
+        known[node.uid] = Analysis(stateful, frame.schema, _watermark(frame.schema), alone, loaded)
     return known
 
 

@@ -6,7 +6,7 @@ that a zone has twice in autumn cannot be told apart: let workers run in UTC.)
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
@@ -151,25 +151,43 @@ class State:
         return duration_ms(ttl, name="ttl", example="1h", least=1)
 
 
+class Declared(NamedTuple):
+    """A state that a processor asks for."""
+
+    name: str
+    kind: str
+    """As Spark calls it."""
+    value: StructType
+    key: StructType | None = None
+    """Of a map, the columns of its keys."""
+    ttl: bool = False
+
+
 class Rehearsal(StatefulProcessorHandle):
     """Stands in for Spark where a processor is opened only to see whether it can be: its state is never used."""
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self.declared: dict[str, Declared] = {}
 
-    def getValueState(self, stateName: str, *_: object) -> Any:  # noqa: D102, N802, N803 - Spark's
-        self._declare(stateName)
+    def getValueState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> Any:  # noqa: D102, N802, N803 - Spark's
+        self._declare(Declared(stateName, "ValueState", schema, None, ttlDurationMs is not None))
 
-    def getListState(self, stateName: str, *_: object) -> Any:  # noqa: D102, N802, N803 - Spark's
-        self._declare(stateName)
+    def getListState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> Any:  # noqa: D102, N802, N803 - Spark's
+        self._declare(Declared(stateName, "ListState", schema, None, ttlDurationMs is not None))
 
-    def getMapState(self, stateName: str, *_: object) -> Any:  # noqa: D102, N802, N803 - Spark's
-        self._declare(stateName)
+    def getMapState(  # noqa: D102, N802 - Spark's
+        self,
+        stateName: str,  # noqa: N803 - Spark's
+        userKeySchema: Any,  # noqa: N803 - Spark's
+        valueSchema: Any,  # noqa: N803 - Spark's
+        ttlDurationMs: int | None = None,  # noqa: N803 - Spark's
+    ) -> Any:
+        self._declare(Declared(stateName, "MapState", valueSchema, userKeySchema, ttlDurationMs is not None))
 
-    def _declare(self, name: str) -> None:
-        if name in self._names:
-            raise InvalidJob(f"state {name!r} is asked for twice: give each a name of its own")
-        self._names.add(name)
+    def _declare(self, one: Declared) -> None:
+        if one.name in self.declared:
+            raise InvalidJob(f"state {one.name!r} is asked for twice: give each a name of its own")
+        self.declared[one.name] = one
 
 
 def zoned(of: DataType) -> Zoned | None:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob
-from headgate.job.keyed import Rehearsal, State, as_it_is, zoned
+from headgate.job.keyed import Declared, Rehearsal, State, as_it_is, zoned
 from headgate.values import Duration, duration_ms
 
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
@@ -115,9 +115,14 @@ class Processor(ABC):
         """Let go of what ``open`` opened. Runs at the end of each partition of a batch that succeeds."""
 
 
-def rehearse(processor: Processor) -> None:
-    """Open a copy of a processor to see whether it can be: what fails in Spark's own worker is hard to read."""
-    copy(processor).open(State(Rehearsal(), processor.time, StructType.fromDDL))
+def rehearse(processor: Processor) -> list[Declared]:
+    """Open a copy of a processor to see whether it can be: what fails in Spark's own worker is hard to read.
+
+    Returns the state that it asks for.
+    """
+    rehearsal = Rehearsal()
+    copy(processor).open(State(rehearsal, processor.time, StructType.fromDDL))
+    return list(rehearsal.declared.values())
 
 
 def run_processor(

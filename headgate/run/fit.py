@@ -13,11 +13,21 @@ from headgate.core.ids import NO_BATCH, OperatorUid, TaskId
 from headgate.core.records import Restore, TaskSnapshot
 from headgate.core.recovery import Recovery
 
+Schemas = Callable[[TaskId, TaskSnapshot, Callable[[str], bytes]], str | None]
+
 
 def refused(
-    graph: Graph, plan: Recovery, restore: Restore, backend: str | None, read: Callable[[str], bytes]
+    graph: Graph,
+    plan: Recovery,
+    restore: Restore,
+    backend: str | None,
+    read: Callable[[str], bytes],
+    schemas: Schemas = lambda *_: None,
 ) -> str | None:
-    """Why Spark would not go on from the checkpoint, and what to do. ``read`` reads a file that it names."""
+    """Why Spark would not go on from the checkpoint, and what to do. ``read`` reads a file that it names.
+
+    ``schemas`` says whether what an operator keeps still looks as it did; it is asked of what fits otherwise.
+    """
     new_name = dict(restore.renamed)
     for start in plan.starts:
         before = start.snapshot
@@ -27,7 +37,7 @@ def refused(
         has = [operator.uid for operator in graph.by_id[start.task].operators if operator.stateful]
         why = _other_operators(start.task, had, has)
         if why is None and has:
-            why = other_backend(start.task, _offsets(before, read), backend)
+            why = other_backend(start.task, _offsets(before, read), backend) or schemas(start.task, before, read)
         if why is not None:
             return why if plan.base is None else f"checkpoint {plan.base.id} does not fit: {why}"
     return None

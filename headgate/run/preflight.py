@@ -146,9 +146,15 @@ def _restore(
     )
 
 
-def settle(store: JobStore, graph: Graph, beginning: Beginning, backend: str | None = None) -> Restore:
+def settle(
+    store: JobStore,
+    graph: Graph,
+    beginning: Beginning,
+    backend: str | None = None,
+    schemas: fit.Schemas = lambda *_: None,
+) -> Restore:
     """Let the core say whether the job fits the checkpoint it begins from, and see that Spark would go on with its
-    state in ``backend``; then bring in a savepoint from elsewhere.
+    state in ``backend``, as ``schemas`` finds it; then bring in a savepoint from elsewhere.
 
     The core says so again when it leads.
     """
@@ -158,7 +164,8 @@ def settle(store: JobStore, graph: Graph, beginning: Beginning, backend: str | N
         plan = recovery.plan(graph, records, restore, Generation(1))
     except NotRestorable as error:
         raise InvalidJob(f"job {store.job}: {error}") from error
-    why = fit.refused(graph, plan, restore, backend, store.read if brought is None else brought.read)
+    read = store.read if brought is None else brought.read
+    why = fit.refused(graph, plan, restore, backend, read, schemas)
     if why is not None:
         raise InvalidJob(f"job {store.job}: {why}")
     return restore if brought is None else replace(restore, checkpoint=savepoints.publish(store, brought))

@@ -43,6 +43,7 @@ from headgate.run.control import ControlServer
 from headgate.run.lanes import Lanes
 from headgate.run.loop import Broken, Loop, Note
 from headgate.run.perform import Performer
+from headgate.run.schema import StateSchemas
 from headgate.run.stalls import Stalls
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
@@ -256,7 +257,8 @@ def _run(
                     checkpoint_interval_ms=settings.interval_ms,
                 )
             )
-        restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None))
+        schemas = StateSchemas(spark, planned, known).refused
+        restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
         return Running(job, teller, spark, store, planned, known).lead(restore)
     finally:
         for sink in sinks.values():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from headgate import layout
 from headgate.core.effects import CopySavepoint, CreateRecord
 from headgate.core.graph import Graph, Operator, Task
-from headgate.core.ids import Batch, CheckpointId, OperatorUid
+from headgate.core.ids import Batch, CheckpointId, OperatorUid, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Restore, TaskSnapshot
 from headgate.errors import InvalidJob
 from headgate.run import preflight, savepoints
@@ -94,3 +95,23 @@ def test_a_savepoint_from_elsewhere_is_looked_at_before_it_is_brought_in(
     assert isinstance(brought, savepoints.Brought)
     refused(store, graph(*now), Beginning(ALLOW, brought), backend)
     assert preflight.settle(store, graph("count", "distinct"), Beginning(ALLOW, brought), ROCKS).checkpoint is not None
+
+
+def test_what_fits_otherwise_is_asked_about_and_can_read_the_checkpoint(heard: Heard) -> None:
+    asked: list[str] = []
+
+    def schemas(task: TaskId, before: TaskSnapshot, read: Callable[[str], bytes]) -> str | None:
+        asked.append(task)
+        return read(before.files[0]).decode().splitlines()[0]
+
+    def settled(now: Graph, restore: Restore) -> str:
+        with pytest.raises(InvalidJob) as error:
+            preflight.settle(heard.store, now, Beginning(restore), ROCKS, schemas)
+        return str(error.value)
+
+    assert settled(graph("count", "distinct"), Restore(again=True)) == "job job: checkpoint 5 does not fit: v1"
+    assert asked == [UP]
+    settled(graph("count"), ALLOW)
+    assert asked == [UP]
+    preflight.settle(heard.store, graph("count2", stateless=("clean2",)), Beginning(ALLOW), ROCKS, schemas)
+    assert asked == [UP], "what begins empty has nothing to fit"

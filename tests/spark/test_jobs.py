@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import headgate as hg
@@ -19,6 +19,7 @@ from headgate.run import stalls
 from headgate.run.control import ControlClient, Reply
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
+from tests.spark import shapes
 from tests.spark.process import completed
 from tests.spark.reading import outputs, rows_of, sides, verdict
 from tests.spark.shapes import build
@@ -164,22 +165,37 @@ def test_a_savepoint_is_restored_twice_and_elsewhere(
             assert len(together) == ROWS, (name, side)
 
 
-def test_keyed_state_is_carried_to_another_place_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    settings: dict[str, Any] = {"batches": 30, "keys": 5, "interval": "200ms"}
+KEYED: dict[str, Any] = {"batches": 15, "keys": 5, "interval": "200ms"}
+
+
+@pytest.fixture(scope="module")
+def kept_keyed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same of a job with a processor, which has nothing left but what it gave and its savepoint."""
+    first, kept = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("keyed") / "kept"
     on_event, replies = asking(first, "stop", after(2))
-    job = build("keyed", str(first), rows=ROWS, slow_ms=50, **settings)
+    job = build("keyed", str(first), rows=ROWS, slow_ms=50, **KEYED)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
-    kept = tmp_path / "kept"
     shutil.move(first / "storage" / "job" / "savepoints" / str(replies()[0].checkpoint), kept)
     shutil.rmtree(first / "storage")
-    result, _ = run(spark, "keyed", second, options=hg.Options(restore_from=str(kept)), **settings)
-    assert result.ending == "finished"
-    rows = rows_of(first / "out" / "places") + rows_of(second / "out" / "places")
+    return first, kept
+
+
+def check_places(*directories: Path) -> None:
+    """Every row of a job with a processor came out once, with the place that it has by the state of its key."""
+    rows = [row for directory in directories for row in rows_of(directory / "out" / "places")]
     assert sorted(row["n"] for row in rows) == list(range(ROWS))
     for key in {row["key"] for row in rows}:
         places = sorted(row["place"] for row in rows if row["key"] == key)
         assert places == list(range(1, ROWS // 5 + 1)), key
+
+
+def test_keyed_state_is_carried_to_another_place_and_goes_on(
+    spark: SparkSession, tmp_path: Path, kept_keyed: tuple[Path, Path]
+) -> None:
+    first, kept = kept_keyed
+    result, _ = run(spark, "keyed", tmp_path, options=hg.Options(restore_from=str(kept)), **KEYED)
+    assert result.ending == "finished"
+    check_places(first, tmp_path)
 
 
 def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
@@ -195,15 +211,97 @@ def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
     assert victim.read_bytes() == damaged
 
 
-def test_another_state_backend_than_the_checkpoint_has_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    on_event, _ = asking(tmp_path, "stop", after(2))
-    job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+@pytest.fixture(scope="module")
+def stopped_windows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a job that counts in windows and was stopped half way. It stays as it is."""
+    directory = tmp_path_factory.mktemp("windows")
+    on_event, _ = asking(directory, "stop", after(2))
+    job = build("windows", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
-    store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
-    before = store.read_chain()
-    with pytest.raises(InvalidJob, match="keep the state backend that it began with"):
-        run(spark, "windows", tmp_path, batches=30, backend="hashmap")
-    assert store.read_chain() == before, "nothing has begun"
+    return directory
+
+
+def refusal(spark: SparkSession, shape: str, directory: Path, **settings: Any) -> str:
+    """Why a job is not begun. No record, no savepoint, no file of a task comes or changes."""
+
+    def files() -> dict[str, int]:
+        return {
+            str(path): path.stat().st_mtime_ns for path in (directory / "storage").glob("job/*/**/*") if path.is_file()
+        }
+
+    before = files()
+    with pytest.raises(InvalidJob) as error:
+        run(spark, shape, directory, **{"batches": 30, **settings})
+    assert files() == before
+    return str(error.value)
+
+
+def test_another_state_backend_than_the_checkpoint_has_is_refused(spark: SparkSession, stopped_windows: Path) -> None:
+    why = refusal(spark, "windows", stopped_windows, backend="hashmap")
+    assert "keep the state backend that it began with" in why
+
+
+def in_windows(key: str, *numbers: str) -> Callable[[DataFrame], DataFrame]:
+    """What the shape "windows" does, but for the columns."""
+
+    def change(frame: DataFrame) -> DataFrame:
+        windows = frame.withWatermark("event_time", "5 seconds").groupBy(key, F.window("event_time", "30 seconds"))
+        return windows.agg(*map(F.expr, numbers))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        (in_windows("n", "collect_list(n)"), "column key (now n) of its key was string and is now bigint"),
+        (in_windows("key", "sum(n)"), "column buf (now sum) was binary and is now bigint"),
+        (in_windows("key", "collect_list(n)", "sum(n) AS total"), "column sum (bigint) is new"),
+        (lambda frame: frame.dropDuplicates(["n"]), "it was an aggregation and is now a deduplication"),
+    ],
+    ids=["key", "value", "more", "operator"],
+)
+def test_state_that_looks_otherwise_is_refused_with_operator_and_column(
+    spark: SparkSession,
+    stopped_windows: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: Callable[[DataFrame], DataFrame],
+    what: str,
+) -> None:
+    monkeypatch.setattr(shapes, "_windows", changed)
+    why = refusal(spark, "windows", stopped_windows)
+    assert f"the state of operator windows of task rows has changed: {what}" in why
+    assert "--allow-non-restored-state" in why
+
+
+def test_state_of_a_processor_may_be_added_and_must_not_be_changed(
+    spark: SparkSession, tmp_path: Path, kept_keyed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Otherwise(shapes.Counting):
+        def open(self, state: Any) -> None:
+            self.seen = state.value("seen", "string")
+
+    class Listed(shapes.Counting):
+        def open(self, state: Any) -> None:
+            self.seen = state.list("seen", "bigint")
+
+    class Evolved(shapes.Counting):
+        def open(self, state: Any) -> None:
+            super().open(state)
+            self.more = state.map("more", "string", "bigint")
+
+    first, kept = kept_keyed
+    restore = hg.Options(restore_from=str(kept))
+    for changed, what in (
+        (Otherwise, "column value of state seen was bigint and is now string"),
+        (Listed, "its state seen was a ValueState and is now a ListState"),
+    ):
+        monkeypatch.setattr(shapes, "Counting", changed)
+        why = refusal(spark, "keyed", tmp_path, options=restore, **KEYED)
+        assert f"the state of operator places of task rows has changed: {what}" in why
+    monkeypatch.setattr(shapes, "Counting", Evolved)
+    assert run(spark, "keyed", tmp_path, options=restore, **KEYED)[0].ending == "finished"
+    check_places(first, tmp_path)
 
 
 def flip(path: Path) -> None:
@@ -288,15 +386,9 @@ def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: Spar
 
 
 def test_a_job_that_no_longer_fits_its_checkpoint_is_refused_unless_state_may_be_left(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, stopped_windows: Path
 ) -> None:
-    on_event, _ = asking(tmp_path, "stop", after(2))
-    job = build("windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
-    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
-    chain = sorted((tmp_path / "storage" / "job" / "chain").iterdir())
-    with pytest.raises(hg.UserError, match="has state for windows, which the job no longer has"):
-        run(spark, "keyed", tmp_path, batches=30)
-    assert sorted((tmp_path / "storage" / "job" / "chain").iterdir()) == chain
+    assert "has state for windows, which the job no longer has" in refusal(spark, "keyed", stopped_windows)
 
 
 def test_a_source_that_cannot_be_read_again_is_refused_before_anything_starts(
