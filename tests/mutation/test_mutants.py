@@ -57,3 +57,8 @@ def test_without_a_planted_bug_the_same_copy_is_clean(tmp_path: Path) -> None:
     result = simulate(plant(None, tmp_path), "0:40", "--json")
     assert result.returncode == 0, result.stdout + result.stderr
     assert '"violations": 0' in result.stdout
+
+
+def test_the_readme_says_how_many_there_are() -> None:
+    readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
+    assert f"[{len(MUTANTS)} bugs](tests/mutation/mutants.py)" in readme
