@@ -33,6 +33,8 @@ def write(plan: Plan, comment: str = "") -> str:
         uids = ",".join(operator.uid for operator in task.operators)
         records = plan.records.get(task.id, 0) if task.has_source else "-"
         lines.append(f"task {task.id} {uids} {sinks} {task.partitions} {records}")
+    if plan.room is not None:
+        lines.append(f"room {plan.room}")
     lines.extend(f"channel {channel.id} {channel.upstream} {channel.downstream}" for channel in plan.graph.channels)
     lines.extend(f"fault {fault}" for fault in plan.faults)
     return "\n".join(lines) + "\n"
@@ -41,6 +43,7 @@ def write(plan: Plan, comment: str = "") -> str:
 def read(text: str) -> Plan:
     """The plan of a text."""
     seed: int | None = None
+    room: int | None = None
     settings: dict[str, object] = {}
     tasks: list[Task] = []
     records: dict[TaskId, int] = {}
@@ -54,6 +57,8 @@ def read(text: str) -> Plan:
                     pass
                 case "seed":
                     seed = int(rest)
+                case "room":
+                    room = int(rest)
                 case "setting":
                     name, _, value = rest.partition(" ")
                     settings[name] = _parse(name, value)
@@ -75,7 +80,7 @@ def read(text: str) -> Plan:
         raise BadScenario("the scenario has no line 'seed N'")
     try:
         graph = Graph(tuple(tasks), tuple(channels))
-        return Plan(seed, graph, Settings(**settings), records, tuple(faults))  # type: ignore[arg-type]
+        return Plan(seed, graph, Settings(**settings), records, tuple(faults), room)  # type: ignore[arg-type]
     except (CoreError, TypeError) as error:
         raise BadScenario(f"the scenario describes a job that cannot be: {error}") from error
 
