@@ -281,8 +281,8 @@ MUTANTS = (
     Mutant(
         "commits go out of order",
         "commit.py",
-        "    return evolve(sink, sealed=rest, due=sink.due + tuple((permit, t) for t in ready)), order\n",
-        "    return evolve(sink, sealed=rest, due=tuple((permit, t) for t in ready) + sink.due), order\n",
+        "    due = sink.due + tuple((permit, t) for t in ready)\n",
+        "    due = tuple((permit, t) for t in ready) + sink.due\n",
     ),
     Mutant(
         "a job that is over is started again by whoever takes over",
@@ -373,12 +373,6 @@ MUTANTS = (
         "chain.py",
         "    telling = [fence.id for fence in before if fence.ending is not None or fence.abandoned]\n",
         "    telling: list[CheckpointId] = []\n",
-    ),
-    Mutant(
-        "what comes after the first look for leftovers stays",
-        "sinks.py",
-        "turn.state = evolve(turn.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
-        "turn.state = evolve(turn.state, look_again_ms=wait_ms)",
     ),
     Mutant(
         "whoever hears that it no longer leads throws away what it may have published",
