@@ -99,6 +99,11 @@ def read_offsets(query: Path, batch: Batch) -> Offsets:
         raise BadStorage(f"{path} is gone: restore a checkpoint") from error
 
 
+def announce(query: Path, batch: Batch) -> None:
+    """Have an entry for a batch in the offset log, with nothing in it. Spark plans a batch once there is one."""
+    (query / "offsets" / str(batch)).touch()
+
+
 def offsets_among(files: Iterable[str], batch: Batch) -> str | None:
     """Of the files of a checkpoint, the entry of the offset log for its batch."""
     return next((name for name in files if name.endswith(f"/offsets/{batch}")), None)

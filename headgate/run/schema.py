@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from headgate import layout
-from headgate.core.ids import TaskId
+from headgate.core.ids import Batch, TaskId
 from headgate.core.records import TaskSnapshot
 from headgate.job.analyse import LOADED, Analysis, children, evaluate, plan_of, stateful_nodes
 from headgate.job.node import Kind, Node
@@ -184,9 +184,8 @@ class _Described(NamedTuple):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(read(name))
         layout.relocate(place)
-        (place / "offsets" / str(snapshot.batch + 1)).touch()  # Spark plans a batch when its range is written down.
-        data = (place / "offsets" / str(snapshot.batch)).read_bytes()
-        return cls(place, snapshot.batch, json.dumps(layout.parse_offsets(data, log).metadata))
+        layout.announce(place, Batch(snapshot.batch + 1))
+        return cls(place, snapshot.batch, json.dumps(layout.read_offsets(place, snapshot.batch).metadata))
 
     def processor(self, number: int = 0) -> tuple[dict[str, Any], declared.Schemas]:
         """What is written down of an operator that is a processor: its properties, and what its states look like."""
