@@ -180,7 +180,7 @@ class Campaign:
     def _rows_in(self) -> int:
         """What the source has given, by Spark's own log in the savepoint with which the job stopped."""
         savepoints = Path(self._settings["directory"], "storage", "kills", "savepoints")
-        newest = max(savepoints.iterdir(), key=lambda path: int(path.name))
+        newest = max(savepoints.glob("[0-9]*"), key=lambda path: int(path.name))
         [query] = newest.glob("tasks/*/g*/")
         offsets = layout.read_offsets(query, layout.committed(query))
         [offset] = offsets.of_sources()

@@ -119,7 +119,7 @@ def _run(directory: Path, seconds: float, load: int) -> tuple[list[Sample], list
 def _wrong(directory: Path) -> list[str]:
     """What the readers of both sinks miss, or find twice."""
     savepoints = directory / "storage" / "soak" / "savepoints"
-    newest = max(savepoints.iterdir(), key=lambda path: int(path.name))
+    newest = max(savepoints.glob("[0-9]*"), key=lambda path: int(path.name))
     ends = [json.loads(offset)["offset"] for query in newest.glob("tasks/*/g*/") for offset in _generated(query)]
     rows = min(ends)
     wrong = []
