@@ -299,7 +299,13 @@ class KafkaSource(Source):
         for name, (_, n) in self._memory.topics.items():
             inside = F.col("partition") < n
             fits = inside if len(self.names) == 1 else fits & ((F.col("topic") != name) | inside)
-        message = F.concat(F.lit("new partition "), F.col("topic"), F.lit("-"), F.col("partition"))
+        message = F.concat(
+            F.lit(f"Kafka at {self.servers}: topic "),
+            F.col("topic"),
+            F.lit(" has a new partition, "),
+            F.col("partition"),
+            F.lit(": say on_new_partitions='read' to read such partitions from their beginning"),
+        )
         return frame.where(F.when(fits, F.lit(True)).otherwise(F.raise_error(message).cast("boolean")))
 
 

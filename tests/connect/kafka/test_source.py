@@ -338,7 +338,7 @@ def test_partitions_that_are_added_while_a_job_runs_end_it_with_their_names(
     made = source(kafka.servers, topic=topic, options={"metadata.max.age.ms": 500})
     ending, reason = run(spark, tmp_path, made, add, started)
     assert ending == "failed"
-    assert f"topic {topic} had 2 partitions and has 3" in reason
+    assert f"topic {topic} has a new partition, 2: say on_new_partitions='read'" in reason
 
 
 # -- a broker that is careful, and one that goes away -----------------------------------------------------------------
