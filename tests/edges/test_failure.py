@@ -57,7 +57,7 @@ def test_the_error_that_the_hook_raised_counts_for_more_than_what_spark_made_of_
 HERE = str(Path(failure.__file__).parents[1])
 FUNCTION = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "/home/ann/job.py", line 45, in pay
+  File "/jobs/job.py", line 45, in pay
     raise {raised}
           ^^^^^^^^^
 {raised}"""
@@ -93,7 +93,7 @@ Traceback (most recent call last):
     run_process()
   File "{HERE}/job/processor.py", line 186, in _checked
     for row in rows or ():
-  File "/home/ann/job.py", line 56, in process
+  File "/jobs/job.py", line 56, in process
     raise NoMoney("processor")
 __headgate__.NoMoney: not enough
 """
@@ -108,7 +108,7 @@ CLUSTER = """An error occurred while calling o397.save.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent \
 failure: Lost task 0.3 in stage 3.0 (TID 7) (10.0.0.7): org.apache.spark.api.python.PythonException: Traceback (most \
 recent call last):
-  File "/home/ann/job.py", line 45, in pay
+  File "/jobs/job.py", line 45, in pay
     raise NoMoney(1)
 NoMoney: 1
 
