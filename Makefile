@@ -11,7 +11,7 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 	sys.exit("headgate needs Python 3.11 or newer; $(PYTHON) is %d.%d (choose with PYTHON=)" % sys.version_info[:2])
 
 # Options of the full run stay here and out of pyproject.toml, so that running one test by hand is plain.
-PYTEST_FLAGS := -n 2 --dist loadfile --no-loadscope-reorder --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+PYTEST_FLAGS := -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .DEFAULT_GOAL := help
 .PHONY: help setup services demo example-etl example-sensors example-exercise test prove check bench lock clean
@@ -23,11 +23,13 @@ setup: $(INSTALLED) ## Make .venv from the lock file, and see that Java is there
 	@sh scripts/ensure_java.sh
 
 # Two stamps: a new lock file makes .venv anew, an edit of pyproject.toml only installs headgate again.
-# Each is touched last, so an interrupted install is repeated.
+# Each is touched last, so an interrupted install is repeated. The lock file names every package, so pip has nothing to
+# resolve: with --no-deps a new release of a package that is asked for with an extra cannot come in between.
 $(LOCKED): requirements.lock
 	@$(PYTHON) -c '$(VERSION_CHECK)'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --require-hashes -r requirements.lock
+	$(PIP) check
 	@touch $@
 
 $(INSTALLED): $(LOCKED) pyproject.toml
