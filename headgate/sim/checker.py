@@ -39,7 +39,9 @@ class Shape:
     aligned: bool
     """Whether every checkpoint is to be aligned. Savepoints always are."""
     leftovers_ms: int
-    """What a dead generation left may be there for so long while a later one leads."""
+    """What a dead generation left may be there for so long while a later one leads and nothing holds it up."""
+    held_up: tuple[tuple[int, int], ...]
+    """What holds a leader up: until when, and how much longer the sinks may take to find leftovers because of it."""
     channels: tuple[tuple[str, str, str], ...]
     """Name, upstream, downstream."""
     sinks: tuple[tuple[str, str], ...]
@@ -250,8 +252,9 @@ class Checker:
     def leftovers(self, sink: SimSink, below: int) -> None:
         """What generations before ``below`` left is looked for. Nothing of it may have been there for long."""
         for key in sink.left_by(min([below, *(record.generation for record in self.chain[-1:])])):
-            age_ms = self.scene.now - max(sink.since[key], self.fenced_at)
-            if age_ms > self.shape.leftovers_ms:
+            since = max(sink.since[key], self.fenced_at)
+            age_ms = self.scene.now - since
+            if age_ms > self.shape.leftovers_ms + sum(ms for until, ms in self.shape.held_up if until > since):
                 self.scene.violation(f"{sink.name} has held what generation {key[0]} left for {age_ms} ms")
 
     def deletes(

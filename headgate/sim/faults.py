@@ -25,9 +25,6 @@ from headgate.sim.plan import Fault
 if TYPE_CHECKING:
     from headgate.sim.world import World
 
-MUCH_LATER = 10
-"""Executors that nobody waits for are so much slower than others that a job may have ended meanwhile."""
-
 
 def fail_task(world: "World", fault: Fault, kind: FailureClass) -> None:
     """A query of the leader dies."""
@@ -101,9 +98,9 @@ def forget_executor(world: "World", fault: Fault) -> None:
     if query is None:
         return
     if fault.amount % 2:
-        query.lags_ms = fault.lasting_ms * MUCH_LATER
+        query.lags_ms = fault.lasting_ms
     else:
-        query.outlives_ms = fault.lasting_ms * MUCH_LATER
+        query.outlives_ms = fault.lasting_ms
         fail_task(world, fault, FailureClass.LOST_EXECUTOR)
 
 
@@ -111,7 +108,7 @@ def orphan_executors(world: "World", fault: Fault) -> None:
     """The leader's process dies, and its executors do not: what they had begun to write arrives later."""
     if world.official is not None:
         for query in world.official.queries.values():
-            query.outlives_ms = fault.lasting_ms * MUCH_LATER
+            query.outlives_ms = fault.lasting_ms
         world.crash(world.official)
 
 

@@ -323,6 +323,7 @@ class Query:
         if read is not None:
             for sink in self.sinks:
                 world.tables[sink].expect(world, self.outlives_ms, self._order(planned), read[2])
+            world.at(self.outlives_ms, self._write_late, planned.batch)
 
     def _can_read(self, planned: Planned) -> bool:
         """Whether all that a batch reads is there. Who was forgotten may come too late for that, too."""

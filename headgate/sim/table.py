@@ -14,6 +14,8 @@ from headgate.sim.disk import Row, key_of
 if TYPE_CHECKING:
     from headgate.sim.world import World
 
+MUCH_LATER = 10
+"""What such a table gets from executors that nobody waits for comes so late that a job may have ended meanwhile."""
 NOBODY: Order = (Generation(0), Batch(-1), Run(0))
 
 
@@ -55,7 +57,7 @@ class SimTable:
         """Executors that nobody waits for any more will write these rows."""
         late = (order, rows)
         self.under_way.append(late)
-        world.at(delay_ms, self.land, late)
+        world.at(delay_ms * MUCH_LATER, self.land, late)
 
     def land(self, late: tuple[Order, list[Row]]) -> None:
         """What was under way arrives, and nobody hears what becomes of it."""

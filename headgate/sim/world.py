@@ -38,6 +38,8 @@ from headgate.sim.table import SimTable
 
 TICKS_MAX = 100
 """A deadline that stays due whatever the clock says would have a process do nothing but ask for the time."""
+LOOK_LATE_MS = 100
+"""What a look for leftovers may take beyond the pause before it."""
 CHECK_EVERY = 24
 """The invariants are checked after every so many steps of the core, and at the end."""
 WITHOUT_DEADLINES = (BatchEntered, OutputsWritten)
@@ -365,14 +367,19 @@ def _shape(plan: Plan) -> Shape:
         retained=plan.settings.retained,
         lag_max=plan.settings.lag_max,
         aligned=not plan.settings.unaligned and plan.settings.alignment_timeout_ms is None and plan.room is None,
-        leftovers_ms=_leftovers_ms(plan),
+        leftovers_ms=plan.settings.leftovers_max_ms + LOOK_LATE_MS,
+        held_up=_held_up(plan),
         channels=tuple((str(c.id), str(c.upstream), str(c.downstream)) for c in graph.channels),
         sinks=tuple((str(sink), str(task)) for sink, task in graph.owner.items()),
         records={str(task): count for task, count in plan.records.items()},
     )
 
 
-def _leftovers_ms(plan: Plan) -> int:
-    """How long sinks may take to find what dead generations left: one pause, and whatever holds messages up."""
-    held_up = sum(fault.lasting_ms for fault in plan.faults if fault.kind in HOLDS_UP)
-    return plan.settings.leftovers_max_ms + 4 * plan.settings.resend_ms + 2 * held_up + 100
+def _held_up(plan: Plan) -> tuple[tuple[int, int], ...]:
+    """Until when each fault holds messages up, and for how long: what is lost meanwhile is asked for again later."""
+    again_ms = 4 * plan.settings.resend_ms
+    return tuple(
+        (fault.at_ms + 2 * fault.lasting_ms + again_ms, 2 * fault.lasting_ms + again_ms)
+        for fault in plan.faults
+        if fault.kind in HOLDS_UP
+    )

@@ -386,4 +386,10 @@ MUTANTS = (
         "        return Trigger(Kind.CHECKPOINT, early=True) if not under_way and has_room(state) else None\n",
         "        pass\n",
     ),
+    Mutant(
+        "what comes after the first look for leftovers stays",
+        "sinks.py",
+        "turn.state = evolve(turn.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
+        "turn.state = evolve(turn.state, look_again_ms=wait_ms)",
+    ),
 )

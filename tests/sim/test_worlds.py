@@ -84,14 +84,22 @@ def test_a_world_that_stands_still_is_found_out() -> None:
 class Scene:
     """A world of the checker alone: one source ``t0`` that writes ``k0``."""
 
-    def __init__(self, mode: str = "exactly-once") -> None:
+    def __init__(self, mode: str = "exactly-once", held_up: tuple[tuple[int, int], ...] = ()) -> None:
         self.now = 0
         self.disk = Disk()
         self.sinks = {"k0": SimSink("k0", lambda: self.now)}
         self.tables = {"k0": SimTable(versioned=True)}
         self.found: list[str] = []
         shape = Shape(
-            mode, 1, None, aligned=True, leftovers_ms=100, channels=(), sinks=(("k0", "t0"),), records={"t0": 2}
+            mode=mode,
+            retained=1,
+            lag_max=None,
+            aligned=True,
+            leftovers_ms=100,
+            held_up=held_up,
+            channels=(),
+            sinks=(("k0", "t0"),),
+            records={"t0": 2},
         )
         self.checker = Checker(self, shape)
 
@@ -118,6 +126,17 @@ def test_the_checker_finds_what_the_dead_left_for_too_long() -> None:
     scene.sinks["k0"].abort_strangers(2)
     scene.checker.leftovers(scene.sinks["k0"], 2)
     assert len(scene.found) == 1
+
+
+@pytest.mark.parametrize(("until", "found"), [(0, True), (1, False)])
+def test_the_checker_gives_the_time_that_a_fault_holds_up_and_only_while_it_does(until: int, found: bool) -> None:  # noqa: FBT001
+    scene = Scene(held_up=((until, 50),))
+    scene.sinks["k0"].write(1, 0, 1, [(0, 0, 0, 9)])
+    for generation in (1, 2):
+        scene.checker.created(SimpleNamespace(id=generation, generation=generation, base=None, ending=None))
+    scene.now = 150
+    scene.checker.leftovers(scene.sinks["k0"], 2)
+    assert bool(scene.found) is found
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
     )
     rows = job.source("numbers", hg.generator(rows_per_second=ROWS_PER_SECOND, keys=100))
     rows.apply("windows", _windows).sink("windows-out", hg.files(f"{directory}/windows"))
-    single = rows.apply("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"), new_task=True)
+    single = rows.apply("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"))
     single.sink("single-out", hg.files(f"{directory}/single"))
     return job
 
