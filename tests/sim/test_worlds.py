@@ -129,7 +129,7 @@ def test_the_checker_finds_what_the_dead_left_for_too_long() -> None:
 
 
 @pytest.mark.parametrize(("until", "found"), [(0, True), (1, False)])
-def test_the_checker_gives_the_time_that_a_fault_holds_up_and_only_while_it_does(until: int, found: bool) -> None:  # noqa: FBT001
+def test_the_checker_gives_the_time_that_a_fault_holds_up_and_only_while_it_does(until: int, found: bool) -> None:
     scene = Scene(held_up=((until, 50),))
     scene.sinks["k0"].write(1, 0, 1, [(0, 0, 0, 9)])
     for generation in (1, 2):
