@@ -64,13 +64,15 @@ test: check services ## Run check, then every test
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
 # The long campaigns, some hours in all; each writes its report. One alone: make prove PROOFS=zombies-totals
-PROOFS ?= sim kills-transactions kills-others zombies-transactions zombies-others zombies-totals soak
+PROOFS ?= sim shapes kills-transactions kills-others zombies-transactions zombies-others zombies-totals soak
 REPORTS := docs/reports
 prove: setup services ## Run the long campaigns and write their reports
 	@set -e; for proof in $(PROOFS); do echo "== $$proof"; $(MAKE) --no-print-directory prove-$$proof; done
 
 prove-sim:
 	@$(BIN)/headgate sim --seeds 0:100000 --json > $(REPORTS)/sim.json; cat $(REPORTS)/sim.json
+prove-shapes:
+	@$(BIN)/pytest tests/spark/test_kills.py --kills 10
 prove-kills-%:
 	@$(BIN)/python -m tests.kills --group $* --rounds 20 --report $(REPORTS)
 prove-zombies-%:

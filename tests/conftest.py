@@ -1,4 +1,7 @@
-"""``pytest --rewrite`` writes the expected output of the transcripts in ``tests/scenario`` anew."""
+"""``pytest --rewrite`` writes the expected output of the transcripts in ``tests/scenario`` anew.
+
+``pytest --kills 10`` kills ten times where a test kills again and again; ``make test`` does so twice.
+"""
 
 import os
 import tempfile
@@ -22,6 +25,13 @@ os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headga
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected output of the transcripts anew")
+    parser.addoption("--kills", type=int, default=2, help="kills in a test that kills again and again (default: 2)")
+
+
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    """How often a test kills that does so again and again."""
+    return int(request.config.getoption("--kills"))
 
 
 LONG = ("kills", "spark", "examples", "connect", "session", "store")

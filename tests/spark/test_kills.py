@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: of the whole driver, and of executors. Twenty rounds in all.
+"""SIGKILL at random moments: of the whole driver, and of executors; as often as ``--kills`` says.
 
 The moments are drawn from a seed; what happens at them is Spark's own timing. Every row carries its number, and is
 counted at the end by a plain reader of the sinks' files.
@@ -52,8 +52,8 @@ def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
         ("join", {"alignment_timeout": "300ms"}, 3),
     ],
 )
-def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_five_times(
-    tmp_path: Path, shape: str, settings: dict[str, Any], seed: int
+def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
+    tmp_path: Path, kills: int, shape: str, settings: dict[str, Any], seed: int
 ) -> None:
     described = {
         "shape": shape,
@@ -63,7 +63,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_five_times(
         "interval": "500ms",
         **settings,
     }
-    assert kill_often(described, 5, seed) >= 4
+    assert kill_often(described, kills, seed) >= kills - 1  # It may have come to its end before the last.
     assert verdict(shape, tmp_path, ROWS) == {}
 
 
@@ -101,7 +101,7 @@ def _overtaken(directory: Path) -> bool:
     return any(consumed[channel.channel] > channel.through for channel in newest.channels)
 
 
-def test_nothing_is_lost_or_doubled_when_executors_are_killed_five_times(tmp_path: Path) -> None:
+def test_nothing_is_lost_or_doubled_when_executors_are_killed_again_and_again(tmp_path: Path, kills: int) -> None:
     described = {
         "shape": "fork",
         "directory": str(tmp_path),
@@ -112,15 +112,15 @@ def test_nothing_is_lost_or_doubled_when_executors_are_killed_five_times(tmp_pat
     rng = random.Random(5)
     job = JobProcess(described, "--master", "local-cluster[2,1,1024]")
     assert job.wait_for(completed) is not None, job.tail()
-    kills = 0
-    while kills < 5 and job.process.poll() is None:
+    killed = 0
+    while killed < kills and job.process.poll() is None:
         executors = [pid for pid in children(job.process.pid) if _is_executor(pid)]
         if executors:
             os.kill(rng.choice(executors), signal.SIGKILL)
-            kills += 1
+            killed += 1
         time.sleep(1 + 2 * rng.random())
     assert job.end() == 0, job.tail()
-    assert kills == 5
+    assert killed == kills
     assert verdict("fork", tmp_path, ROWS) == {}
 
 
