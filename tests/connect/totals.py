@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
 
 import headgate as hg
-from tests.kills.freezing import listen
+from tests.connect import held
+from tests.kills import freezing
 
 ROWS, KEYS = 600, 2
 
@@ -35,5 +36,6 @@ def _totals(rows: DataFrame) -> DataFrame:
 
 if "HEADGATE_TOTALS" in os.environ and __name__ == "__headgate__":
     given = json.loads(os.environ["HEADGATE_TOTALS"])
-    listen(Path(given["directory"]))
+    freezing.listen(Path(given["directory"]))
+    held.listen(Path(given["directory"]))
     job = build(given)

@@ -47,9 +47,14 @@ class Wish:
 
 def freeze_all() -> None:
     """Stop every process below this one, whatever its group, and then this one. Returns when it is woken."""
-    for pid in children(os.getpid()):
-        send(pid, signal.SIGSTOP)
+    freeze_below(os.getpid())
     os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def freeze_below(pid: int) -> None:
+    """Stop every process below one."""
+    for each in children(pid):
+        send(each, signal.SIGSTOP)
 
 
 def thaw_all(pid: int) -> None:
