@@ -61,6 +61,7 @@ check: setup ## Lint, formatting and types
 	@$(BIN)/mypy --strict --no-error-summary headgate tests services $(wildcard bench examples)
 
 test: check services ## Run check, then every test
+	@$(BIN)/python -m tests.classes
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
 # The long campaigns, some hours in all; each writes its report. One alone: make prove PROOFS=zombies-totals

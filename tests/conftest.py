@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import jvm
+
 HERE = Path(__file__).parent
 
 # Every run draws the same examples, so that a red run is red again, here and in CI; and none is timed.
 settings.register_profile("headgate", derandomize=True, deadline=None, database=None, max_examples=150)
 settings.load_profile("headgate")
 
-# Tests start many JVMs, and none lives long: a simple compiler and collector halve what a start costs.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
 
 # What commands log goes where it is in nobody's way. Five files for each job are kept.
 os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headgate-test-logs"))
