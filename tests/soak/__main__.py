@@ -69,7 +69,8 @@ def main() -> int:
         parser.error(f"--report: there is no directory {arguments.report}")
     with tempfile.TemporaryDirectory(prefix="headgate-soak-") as directory:
         samples, wrong = _run(Path(directory), arguments.minutes * 60, arguments.load)
-    text, grown = as_text(samples, wrong, arguments.load)
+        batches = _batches(Path(directory))
+    text, grown = as_text(samples, wrong, arguments.load, batches)
     sys.stdout.write(text)
     if arguments.report is not None:
         (arguments.report / "soak.md").write_text(text, encoding="utf-8")
@@ -116,11 +117,21 @@ def _run(directory: Path, seconds: float, load: int) -> tuple[list[Sample], list
     return samples, _wrong(directory)
 
 
-def _wrong(directory: Path) -> list[str]:
-    """What the readers of both sinks miss, or find twice."""
+def _queries(directory: Path) -> list[Path]:
+    """Spark's own directories of the tasks, in the savepoint with which the job stopped."""
     savepoints = directory / "storage" / "soak" / "savepoints"
     newest = max(savepoints.glob("[0-9]*"), key=lambda path: int(path.name))
-    ends = [json.loads(offset)["offset"] for query in newest.glob("tasks/*/g*/") for offset in _generated(query)]
+    return sorted(newest.glob("tasks/*/g*/"))
+
+
+def _batches(directory: Path) -> list[int]:
+    """How many batches each task has had."""
+    return [layout.committed(query) + 1 for query in _queries(directory)]
+
+
+def _wrong(directory: Path) -> list[str]:
+    """What the readers of both sinks miss, or find twice."""
+    ends = [json.loads(offset)["offset"] for query in _queries(directory) for offset in _generated(query)]
     rows = min(ends)
     wrong = []
     single = Counter(_read(directory / "single", "n"))
@@ -145,10 +156,12 @@ def _generated(query: Path) -> list[str]:
 
 def _read(directory: Path, column: str) -> list[int]:
     found = ds.dataset(directory, format="parquet", ignore_prefixes=[".", "_"])
+    if not found.files:
+        return []
     return list(found.to_table(columns=[column])[column].to_pylist())
 
 
-def as_text(samples: list[Sample], wrong: list[str], load: int) -> tuple[str, list[str]]:
+def as_text(samples: list[Sample], wrong: list[str], load: int, batches: list[int]) -> tuple[str, list[str]]:
     """For people; and what has grown."""
     quarter = max(1, len(samples) // 4)
     settled, last = samples[quarter : 2 * quarter], samples[-quarter:]
@@ -172,7 +185,8 @@ def as_text(samples: list[Sample], wrong: list[str], load: int) -> tuple[str, li
         "# A long run",
         "",
         f"{minutes:.0f} minutes, a checkpoint every {INTERVAL} ({total} completed), two tasks on RocksDB,",
-        f"{ROWS_PER_SECOND} rows a second on two cores, beside {load} processes that do nothing but compute.",
+        f"{' and '.join(map(str, batches))} batches, {ROWS_PER_SECOND} rows a second, on two cores, beside {load}",
+        f"processes that do nothing but compute. Load average of the machine: {_middle(samples, 'load'):.1f} (median).",
         f"Grown: **{', '.join(grown) or 'nothing'}**. Rows: **{'; '.join(wrong) or 'every one once'}**.",
         "",
         "Medians of the second quarter of the run, when it had settled, and of the last:",

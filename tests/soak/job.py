@@ -53,7 +53,7 @@ def measure(directory: Path, every_s: float) -> None:
 
 
 def _sample(directory: Path) -> dict[str, float]:
-    sample: dict[str, float] = {"at": time.time()}
+    sample: dict[str, float] = {"at": time.time(), "load": os.getloadavg()[0]}
     for name, place in (("storage", directory / "storage"), ("staged", directory / "windows" / "_headgate")):
         sizes = [_size(Path(path, file)) for path, _, files in os.walk(place) for file in files]
         sample[f"{name}_files"], sample[f"{name}_bytes"] = len(sizes), sum(sizes)
