@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from services.leash import Leash
 from services.processes import Process, kill_family
 from services.server import ServiceError, wait_until
+from services.supervisor import Supervisor
 
 END_S = 60.0
 """So long a killed process may take to be gone."""
@@ -39,7 +39,7 @@ class JobProcess:
             **settings,
         }
         with (directory / "job.log").open("ab") as log:
-            self._leash = Leash(
+            self._supervisor = Supervisor(
                 "headgate run",
                 [sys.executable, "-m", "headgate", "run", str(job), "--json", "--verbose", "--master", "local[2]"],
                 environment=environment,
@@ -72,15 +72,15 @@ class JobProcess:
 
     def kill(self) -> list[Process]:
         """SIGKILL the whole job: the Python driver, its JVM and all their workers. Tells which they were."""
-        killed = kill_family(self._leash.process.pid)
-        self._leash.process.wait()
+        killed = kill_family(self._supervisor.process.pid)
+        self._supervisor.process.wait()
         wait_until(lambda: not any(each.alive for each in killed), END_S, "the end of the job's processes")
         return killed
 
     def wait(self, seconds: float) -> int:
         """Its exit code. Its output must be read to the end by then, or short."""
         try:
-            return self._leash.process.wait(seconds)
+            return self._supervisor.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise ServiceError(f"the job did not end within {seconds:g} s") from None
 
@@ -89,14 +89,14 @@ class JobProcess:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        self._leash.release()
+        self._supervisor.release()
         self._reader.join(END_S)
-        assert self._leash.process.stdout is not None
-        self._leash.process.stdout.close()
+        assert self._supervisor.process.stdout is not None
+        self._supervisor.process.stdout.close()
 
     def _read(self) -> None:
-        assert self._leash.process.stdout is not None
-        for text in self._leash.process.stdout:
+        assert self._supervisor.process.stdout is not None
+        for text in self._supervisor.process.stdout:
             if text.startswith(b"{") and text.endswith(b"}\n"):  # A line that was cut off by a kill says nothing.
                 self._lines.put(json.loads(text))
         self._lines.put(None)

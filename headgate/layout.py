@@ -185,12 +185,12 @@ def move_positions(
     For a directory that is being rebuilt.
     """
     offsets = read_offsets(query, batch)
-    standing = offsets.positions()
-    if standing == wanted:
+    current = offsets.positions()
+    if current == wanted:
         return []
-    if {renamed.get(channel, channel) for channel in standing} != set(wanted):
+    if {renamed.get(channel, channel) for channel in current} != set(wanted):
         raise BadStorage(
-            f"{query}: its offsets name the channels {', '.join(sorted(standing)) or 'none'}, but the task now reads "
+            f"{query}: its offsets name the channels {', '.join(sorted(current)) or 'none'}, but the task now reads "
             f"{', '.join(sorted(wanted)) or 'none'}: start the task with new uids"
         )
     lines = []

@@ -2,7 +2,7 @@
 
 One rule: a started server has answered a real question, and a stopped one has left no process.
 
-A server keeps its data and its port between ``stop`` or ``kill`` and the next ``start``. It runs on a leash,
+A server keeps its data and its port between ``stop`` or ``kill`` and the next ``start``. It runs under a supervisor,
 which ends it when the starting process is gone, however that happened.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from services.leash import Leash
 from services.processes import Process, family, kill_family, send
+from services.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
@@ -105,7 +105,7 @@ class Server:
     def __init__(self, directory: Path | str, *, port: int | None = None) -> None:
         self.directory = Path(directory).resolve()
         self.port = free_port() if port is None else port
-        self._leash: Leash | None = None
+        self._supervisor: Supervisor | None = None
 
     def prepare(self) -> None:
         """Make what the server needs before it starts. Called before every start, so it looks what is there already."""
@@ -134,12 +134,12 @@ class Server:
     @property
     def pid(self) -> int | None:
         """The process id of the server, while it runs."""
-        return self._leash.process.pid if self._leash is not None and self.running else None
+        return self._supervisor.process.pid if self._supervisor is not None and self.running else None
 
     @property
     def running(self) -> bool:
         """Whether the server's process is there. A paused one is."""
-        return self._leash is not None and self._leash.process.poll() is None
+        return self._supervisor is not None and self._supervisor.process.poll() is None
 
     def start(self) -> Self:
         """Start the server and wait until it answers."""
@@ -161,9 +161,9 @@ class Server:
 
     def stop(self) -> None:
         """Ask the server to end, wait for it, and see that no process is left. Nothing happens when it does not run."""
-        if self._leash is None:
+        if self._supervisor is None:
             return
-        process = self._leash.process
+        process = self._supervisor.process
         relatives = family(process.pid) if self.running else []
         send(relatives, signal.SIGCONT)
         process.send_signal(self.stop_signal)
@@ -176,8 +176,8 @@ class Server:
 
     def kill(self) -> None:
         """End the server with SIGKILL, with all its processes, and return when they are gone."""
-        if self._leash is not None:
-            self._bury(kill_family(self._leash.process.pid) if self.running else [])
+        if self._supervisor is not None:
+            self._bury(kill_family(self._supervisor.process.pid) if self.running else [])
 
     def pause(self) -> None:
         """Stop the server's processes as they are (SIGSTOP). Connections stay, and nothing answers."""
@@ -215,7 +215,7 @@ class Server:
 
     def _launch(self) -> None:
         with self.log.open("ab") as log:
-            self._leash = Leash(
+            self._supervisor = Supervisor(
                 self.name,
                 self.command(),
                 environment=self.environment(),
@@ -232,8 +232,8 @@ class Server:
 
     def _bury(self, relatives: list[Process]) -> None:
         """Wait until the server and its relatives are gone."""
-        assert self._leash is not None
+        assert self._supervisor is not None
         send(relatives, signal.SIGKILL)
-        self._leash.release()
+        self._supervisor.release()
         wait_until(lambda: not any(each.alive for each in relatives), 60, f"the end of {self.name}'s processes")
-        self._leash = None
+        self._supervisor = None

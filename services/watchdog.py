@@ -1,4 +1,4 @@
-"""Ends a command when the process that started it is gone. A program of its own: see `services.leash`.
+"""Ends a command when the process that started it is gone. A program of its own: see `services.supervisor`.
 
 One rule: it waits for nothing but the end of its standard input, which the starting process holds open while it lives.
 Its two arguments are the command's `Process`.

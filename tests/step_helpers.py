@@ -197,7 +197,7 @@ def only(kind: type[E], given: Sequence[Effect]) -> list[E]:
 
 def told(given: Sequence[Effect]) -> list[tuple[str, str]]:
     """What users were told: the outcome, and to which request."""
-    return [(one.outcome.value, str(one.request)) for one in only(o.Tell, given)]
+    return [(one.outcome.value, str(one.request)) for one in only(o.Notify, given)]
 
 
 def published(core: Core) -> list[CompletedCheckpoint]:

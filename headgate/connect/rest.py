@@ -119,7 +119,7 @@ def shortened(text: str) -> str:
     return line if len(line) <= REASON_MAX else f"{line[:REASON_MAX]}…"
 
 
-class Patience:
+class RetryPolicy:
     """How long to go on trying one thing: with pauses that double, until a deadline."""
 
     def __init__(self, seconds: float, what: str) -> None:
@@ -166,7 +166,7 @@ class Client:
         method: str,
         path: str,
         *,
-        patience: Patience,
+        patience: RetryPolicy,
         body: bytes | memoryview | None = None,
         kind: str = "application/json",
     ) -> Answer:

@@ -92,7 +92,7 @@ def in_flight(pending: PendingCheckpoint, inputs: tuple[Channel, ...], task: Tas
 
 
 def overtake(state: JobState) -> JobState:
-    """Turn the checkpoints that have been aligning for too long into unaligned ones."""
+    """StepContext the checkpoints that have been aligning for too long into unaligned ones."""
     deadlines = [alignment_deadline(state, pending) for pending in state.pending]
     if not any(deadline is not None and state.now_ms >= deadline for deadline in deadlines):
         return state

@@ -10,15 +10,15 @@ It cannot lock up. A reader needs only what is committed to reach a barrier, and
 from headgate.core.effects import AdmitBatch
 from headgate.core.evolve import evolve
 from headgate.core.ids import TaskId
-from headgate.core.state import JobState, Turn
+from headgate.core.state import JobState, StepContext
 
 
-def admit(turn: Turn, name: TaskId) -> None:
+def admit(context: StepContext, name: TaskId) -> None:
     """Let the batch that has entered go on, if it may and has not been told so."""
-    task = turn.state.tasks[name]
-    if task.entered > task.admitted and may_enter(turn.state, name):
-        turn.set_task(name, evolve(task, admitted=task.entered))
-        turn.order(AdmitBatch(turn.state.generation, name, task.run, task.entered))
+    task = context.state.tasks[name]
+    if task.entered > task.admitted and may_enter(context.state, name):
+        context.set_task(name, evolve(task, admitted=task.entered))
+        context.order(AdmitBatch(context.state.generation, name, task.run, task.entered))
 
 
 def may_enter(state: JobState, name: TaskId) -> bool:
@@ -33,8 +33,8 @@ def may_enter(state: JobState, name: TaskId) -> bool:
     return True
 
 
-def admit_upstream(turn: Turn, name: TaskId) -> None:
+def admit_upstream(context: StepContext, name: TaskId) -> None:
     """A task has read on: whoever waits for it may go on."""
-    if turn.state.settings.lag_max is not None:
-        for channel in turn.state.graph.inputs[name]:
-            admit(turn, channel.upstream)
+    if context.state.settings.lag_max is not None:
+        for channel in context.state.graph.inputs[name]:
+            admit(context, channel.upstream)

@@ -6,19 +6,19 @@ decided and cannot be finished is given up by a user alone, sink by sink, and th
 
 from headgate.core import chain, coordinator, leadership, sinks, sweeping
 from headgate.core.chain import Chain
-from headgate.core.effects import CreateRecord, Outcome, StopTask, Tell
+from headgate.core.effects import CreateRecord, Notify, Outcome, StopTask
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation, RequestId, SinkId
 from headgate.core.records import Ending, Fence, Transaction
-from headgate.core.state import AT_REST, JobState, Phase, Turn, ready
+from headgate.core.state import AT_REST, JobState, Phase, StepContext, ready
 
 
-def cancel(turn: Turn, request: RequestId, abandon: tuple[SinkId, ...] = ()) -> None:
+def cancel(context: StepContext, request: RequestId, abandon: tuple[SinkId, ...] = ()) -> None:
     """A user wants the job to end. Without a generation there is nothing to end yet: get one first.
 
     Who asks again while the job is being cancelled may only give up commits that it waits for.
     """
-    state = turn.state
+    state = context.state
     why = None
     unknown = [sink for sink in abandon if sink not in state.graph.owner]
     if state.phase in AT_REST:
@@ -28,21 +28,21 @@ def cancel(turn: Turn, request: RequestId, abandon: tuple[SinkId, ...] = ()) -> 
     elif state.cancel is not None and not abandon:
         why = f"the job is being cancelled already{', and ' * bool(_waits(state))}{_waits(state)}"
     if why is not None:
-        turn.order(Tell(Outcome.REFUSED, f"cancel refused: {why}", request))
+        context.order(Notify(Outcome.REFUSED, f"cancel refused: {why}", request))
         return
-    turn.state = evolve(state, abandon=tuple(dict.fromkeys((*state.abandon, *abandon))))
+    context.state = evolve(state, abandon=tuple(dict.fromkeys((*state.abandon, *abandon))))
     if state.cancel is not None:
-        turn.order(Tell(Outcome.DONE, f"the job goes on being cancelled, without {', '.join(abandon)}", request))
-        closed(turn)
+        context.order(Notify(Outcome.DONE, f"the job goes on being cancelled, without {', '.join(abandon)}", request))
+        closed(context)
         return
-    turn.state = evolve(turn.state, cancel=request)
+    context.state = evolve(context.state, cancel=request)
     if state.phase in (Phase.RECOVERING, Phase.RUNNING):
-        close(turn, Ending.CANCELLED)
+        close(context, Ending.CANCELLED)
     elif state.phase is Phase.RESTARTING:
-        leadership.read(turn)
+        leadership.read(context)
     else:
-        closed(turn)
-        _say_what_fails(turn)
+        closed(context)
+        _say_what_fails(context)
 
 
 def _waits(state: JobState) -> str:
@@ -57,28 +57,28 @@ def _waits(state: JobState) -> str:
     return f"waits for {waits}; to end without: `headgate cancel JOB {how}`"
 
 
-def _say_what_fails(turn: Turn) -> None:
-    if any(sink.tries for sink in turn.state.sinks.values()):
-        say_waiting(turn)
+def _say_what_fails(context: StepContext) -> None:
+    if any(sink.tries for sink in context.state.sinks.values()):
+        say_waiting(context)
 
 
-def say_waiting(turn: Turn, why: str = "") -> None:
+def say_waiting(context: StepContext, why: str = "") -> None:
     """Whoever cancelled hears what it takes, while it takes."""
-    waits = _waits(turn.state)
-    if waits and turn.state.cancel is not None:
-        turn.order(Tell(Outcome.NOTICE, f"cancel {waits}{why}", turn.state.cancel))
+    waits = _waits(context.state)
+    if waits and context.state.cancel is not None:
+        context.order(Notify(Outcome.NOTICE, f"cancel {waits}{why}", context.state.cancel))
 
 
-def commit_failed(turn: Turn, sink: SinkId, why: str) -> None:
+def commit_failed(context: StepContext, sink: SinkId, why: str) -> None:
     """A commit that a closing job may wait for has failed."""
-    say_waiting(turn, f" ({sink}: {why})")
+    say_waiting(context, f" ({sink}: {why})")
 
 
-def tell_abandoned(turn: Turn, given_up: tuple[Transaction, ...]) -> None:
+def tell_abandoned(context: StepContext, given_up: tuple[Transaction, ...]) -> None:
     """Say what will not be committed, though it was decided. Nothing is lost without a word."""
     for each in given_up:
-        turn.order(
-            Tell(
+        context.order(
+            Notify(
                 Outcome.NOTICE,
                 f"{each.sink}: the commit of checkpoint {each.checkpoint} is abandoned: what batches {each.after + 1} "
                 f"to {each.through} of generation {each.generation} gave this sink may be missing there "
@@ -89,66 +89,66 @@ def tell_abandoned(turn: Turn, given_up: tuple[Transaction, ...]) -> None:
         )
 
 
-def _abandon(turn: Turn) -> None:
+def _abandon(context: StepContext) -> None:
     """Let go of the commits that the user gave up."""
-    for name in turn.state.abandon:
-        sink = turn.state.sinks[name]
+    for name in context.state.abandon:
+        sink = context.state.sinks[name]
         if sink.due:
             given_up = tuple(transaction for _, transaction in sink.due)
-            turn.set_sink(name, evolve(sink, due=(), retry_at_ms=None, tries=0))
-            turn.state = evolve(turn.state, abandoned=(*turn.state.abandoned, *given_up))
-            tell_abandoned(turn, given_up)
+            context.set_sink(name, evolve(sink, due=(), retry_at_ms=None, tries=0))
+            context.state = evolve(context.state, abandoned=(*context.state.abandoned, *given_up))
+            tell_abandoned(context, given_up)
 
 
-def close(turn: Turn, ending: Ending) -> None:
+def close(context: StepContext, ending: Ending) -> None:
     """Start nothing more; finish what was decided."""
-    turn.state = evolve(turn.state, phase=Phase.CLOSING, ending=ending, restart_at_ms=None)
-    turn.tell_story(f"closing: {ending.value}")
-    halt(turn, coordinator.GivenUp.CLOSED)
-    refuse_waiting(turn, "the job is closing")
-    closed(turn)
-    _say_what_fails(turn)
+    context.state = evolve(context.state, phase=Phase.CLOSING, ending=ending, restart_at_ms=None)
+    context.tell_story(f"closing: {ending.value}")
+    halt(context, coordinator.GivenUp.CLOSED)
+    refuse_waiting(context, "the job is closing")
+    closed(context)
+    _say_what_fails(context)
 
 
-def refuse_waiting(turn: Turn, why: str) -> None:
+def refuse_waiting(context: StepContext, why: str) -> None:
     """Answer everybody whose checkpoint has not been triggered, and now never will be."""
-    for request in turn.state.requests:
-        turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
-    turn.state = evolve(turn.state, requests=())
+    for request in context.state.requests:
+        context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
+    context.state = evolve(context.state, requests=())
 
 
-def fail_waiting(turn: Turn, why: str) -> None:
+def fail_waiting(context: StepContext, why: str) -> None:
     """Answer everybody who still waits for something: this process will not do it."""
-    refuse_waiting(turn, why)
-    state = turn.state
+    refuse_waiting(context, why)
+    state = context.state
     copying = tuple(c for c in state.completed if c.id in state.copying and c.leader == state.leader)
     waiting = [(pending.id, pending.request, "will not complete") for pending in state.pending]
     waiting += [(record.id, record.request, "may or may not be complete") for record in ready(state) + copying]
     for checkpoint, request, fate in waiting:
         if request is not None:
-            turn.order(Tell(Outcome.FAILED, f"checkpoint {checkpoint} {fate}: {why}", request, checkpoint))
+            context.order(Notify(Outcome.FAILED, f"checkpoint {checkpoint} {fate}: {why}", request, checkpoint))
     for asked in state.holding:
-        turn.order(Tell(Outcome.FAILED, f"hold of {asked.checkpoint}: {why}", asked.request, asked.checkpoint))
+        context.order(Notify(Outcome.FAILED, f"hold of {asked.checkpoint}: {why}", asked.request, asked.checkpoint))
     if state.deleting is not None:
         text = f"savepoint {state.deleting.checkpoint} may or may not be deleted: {why}"
-        turn.order(Tell(Outcome.FAILED, text, state.deleting.request, state.deleting.checkpoint))
+        context.order(Notify(Outcome.FAILED, text, state.deleting.request, state.deleting.checkpoint))
     if state.cancel is not None:
-        turn.order(Tell(Outcome.FAILED, f"cancel: {why}", state.cancel))
-    turn.state = evolve(
+        context.order(Notify(Outcome.FAILED, f"cancel: {why}", state.cancel))
+    context.state = evolve(
         state, pending=(), holding=(), copying=(), deleting=None, in_doubt=(), cancel=None, chain=Chain()
     )
 
 
-def halt(turn: Turn, reason: coordinator.GivenUp) -> None:
+def halt(context: StepContext, reason: coordinator.GivenUp) -> None:
     """Give up every checkpoint that is under way and stop every task."""
-    for pending in turn.state.pending:
-        coordinator.drop(turn, pending, reason, "")
-    for task, task_state in turn.state.tasks.items():
+    for pending in context.state.pending:
+        coordinator.drop(context, pending, reason, "")
+    for task, task_state in context.state.tasks.items():
         if not task_state.ended:
-            turn.order(StopTask(turn.state.generation, task, task_state.run))
+            context.order(StopTask(context.state.generation, task, task_state.run))
 
 
-def closed(turn: Turn) -> None:
+def closed(context: StepContext) -> None:
     """A closing job is closed once all decided commits are done, the rest is thrown away, and nothing is under way.
 
     A sink whose commits were given up may be gone for good: what it throws away is ordered, and not waited for.
@@ -156,10 +156,10 @@ def closed(turn: Turn) -> None:
     A closing fence is burned first, with the ending in it. Whoever wins leadership later sees that the job is over. And
     if somebody else leads by now, perhaps from one of the checkpoints that a cancelled job deletes, we find out here.
     """
-    if turn.state.phase is not Phase.CLOSING:
+    if context.state.phase is not Phase.CLOSING:
         return
-    _abandon(turn)
-    state = turn.state
+    _abandon(context)
+    state = context.state
     under_way = state.chain.queue or state.copying or state.holding or state.deleting
     if under_way or any(sink.due for sink in state.sinks.values()):
         return
@@ -171,22 +171,22 @@ def closed(turn: Turn) -> None:
         base = None if discard else state.base
         fence = Fence(place, above, state.leader, next_id, base, state.ending, state.abandoned)
         links, _ = chain.enqueue(state.chain, (fence,))
-        turn.state = evolve(state, chain=links, burned=True)
-        turn.order(CreateRecord(state.leader, fence))
+        context.state = evolve(state, chain=links, burned=True)
+        context.order(CreateRecord(state.leader, fence))
         return
     if state.abort_below != above:
-        sinks.abort_strangers(turn, above)
-        sweeping.sweep(turn)
-        state = turn.state
+        sinks.abort_strangers(context, above)
+        sweeping.sweep(context)
+        state = context.state
     if state.sweeping or any(sink not in state.abandon for sink in state.strangers):
         return
     base = None if sweeping.discards(state) else state.base
-    turn.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)
+    context.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)
     kept = (
         "its checkpoints are deleted"
         if sweeping.discards(state)
         else f"latest checkpoint: {'none' if base is None else base}"
     )
     text = f"the job is {state.ending.value if state.ending else 'over'}; {kept}"
-    turn.tell_story(text)
-    turn.order(Tell(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, base))
+    context.tell_story(text)
+    context.order(Notify(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, base))

@@ -13,12 +13,12 @@ from headgate.core.effects import (
     Ack,
     AnswerAck,
     CreateRecord,
+    Notify,
     OpenGate,
     Outcome,
     SealSink,
     StartTask,
     TakeSnapshot,
-    Tell,
 )
 from headgate.core.events import SealFailed, SinkSealed, SnapshotDeclined, SnapshotTaken
 from headgate.core.evolve import evolve
@@ -26,7 +26,17 @@ from headgate.core.graph import Channel
 from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
 from headgate.core.settings import Settings
-from headgate.core.state import AT_REST, Acknowledgement, Cut, JobState, PendingCheckpoint, Phase, Request, Turn, ready
+from headgate.core.state import (
+    AT_REST,
+    Acknowledgement,
+    Cut,
+    JobState,
+    PendingCheckpoint,
+    Phase,
+    Request,
+    StepContext,
+    ready,
+)
 from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
@@ -52,10 +62,10 @@ class GivenUp(Enum):
 # -- starting ------------------------------------------------------------------------------------------------------
 
 
-def trigger(turn: Turn) -> None:
+def trigger(context: StepContext) -> None:
     """Start a checkpoint if one is due."""
-    while (wanted := due(turn.state)) is not None:
-        state = turn.state
+    while (wanted := due(context.state)) is not None:
+        state = context.state
         pending = PendingCheckpoint(
             id=state.next_id,
             kind=wanted.kind,
@@ -63,7 +73,7 @@ def trigger(turn: Turn) -> None:
             unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
             request=wanted.request,
         )
-        turn.state = evolve(
+        context.state = evolve(
             state,
             pending=(*state.pending, pending),
             next_id=CheckpointId(state.next_id + 1),
@@ -71,8 +81,8 @@ def trigger(turn: Turn) -> None:
             requests=state.requests[1:] if wanted.request is not None else state.requests,
             stop_after=pending.id if wanted.stop else state.stop_after,
         )
-        turn.tell_story(f"{wanted.kind.value} {pending.id} triggered")
-        cut(turn)
+        context.tell_story(f"{wanted.kind.value} {pending.id} triggered")
+        cut(context)
 
 
 def overtakes_at_once(settings: Settings) -> bool:
@@ -80,61 +90,61 @@ def overtakes_at_once(settings: Settings) -> bool:
     return settings.unaligned or settings.alignment_timeout_ms == 0
 
 
-def ask(turn: Turn, request: Request) -> None:
+def ask(context: StepContext, request: Request) -> None:
     """A user wants a checkpoint: note it, unless too many are waiting or the job is ending."""
-    state = turn.state
+    state = context.state
     closing = state.phase is Phase.CLOSING or state.phase in AT_REST
     if closing or len(state.requests) >= REQUESTS_MAX:
         why = "the job is not running here" if closing else f"{REQUESTS_MAX} requests are waiting already"
-        turn.order(Tell(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
+        context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
         return
-    turn.state = evolve(state, requests=(*state.requests, request))
-    trigger(turn)
+    context.state = evolve(state, requests=(*state.requests, request))
+    trigger(context)
 
 
 # -- cutting and acknowledging -------------------------------------------------------------------------------------
 
 
-def cut(turn: Turn) -> None:
+def cut(context: StepContext) -> None:
     """Cut through every task that may be cut; order the snapshots and seals, and open the gates that this frees."""
-    turn.state, made = alignment.cut_all(turn.state)
-    generation = turn.state.generation
+    context.state, made = alignment.cut_all(context.state)
+    generation = context.state.generation
     for pending, task, where in made:
-        before = _finished_before(turn.state, task.id)
+        before = _finished_before(context.state, task.id)
         if before is not None:
-            _note(turn, pending.id, task.id, Acknowledgement(before.files, before.generation))
+            _note(context, pending.id, task.id, Acknowledgement(before.files, before.generation))
         else:
-            turn.order(TakeSnapshot(generation, pending.id, task.id, where.boundary.batch))
+            context.order(TakeSnapshot(generation, pending.id, task.id, where.boundary.batch))
         for sink in task.sinks:
-            state, seal = commit.want_seal(turn.state.sinks[sink], pending.id, where.boundary.batch)
-            turn.set_sink(sink, state)
-            _order_seal(turn, sink, seal)
+            state, seal = commit.want_seal(context.state.sinks[sink], pending.id, where.boundary.batch)
+            context.set_sink(sink, state)
+            _order_seal(context, sink, seal)
     for task_id in {task.id: None for _, task, _ in made}:
-        open_gates(turn, turn.state.graph.inputs[task_id])
+        open_gates(context, context.state.graph.inputs[task_id])
     if made:
-        complete(turn)
+        complete(context)
 
 
-def open_gates(turn: Turn, channels: tuple[Channel, ...]) -> None:
+def open_gates(context: StepContext, channels: tuple[Channel, ...]) -> None:
     """Open each gate as far as it may be, where that is further than before."""
     for channel in channels:
-        through = alignment.gate(turn.state, channel)
-        if through > turn.state.gates[channel.id]:
-            turn.state = evolve(turn.state, gates={**turn.state.gates, channel.id: through})
-            turn.order(OpenGate(turn.state.generation, channel.id, through))
+        through = alignment.gate(context.state, channel)
+        if through > context.state.gates[channel.id]:
+            context.state = evolve(context.state, gates={**context.state.gates, channel.id: through})
+            context.order(OpenGate(context.state.generation, channel.id, through))
 
 
-def acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
+def acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
     """A task has taken its snapshot."""
-    answer = _acknowledge(turn, fact)
-    turn.order(AnswerAck(fact.generation, fact.checkpoint, fact.task, answer))
+    answer = _acknowledge(context, fact)
+    context.order(AnswerAck(fact.generation, fact.checkpoint, fact.task, answer))
     if answer is Ack.SUCCESS:
-        complete(turn)
+        complete(context)
     return answer
 
 
-def _acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
-    state = turn.state
+def _acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
+    state = context.state
     if state.phase in AT_REST or fact.generation != state.generation:
         return Ack.UNKNOWN
     if fact.checkpoint >= state.next_id or fact.task not in state.tasks:
@@ -146,22 +156,22 @@ def _acknowledge(turn: Turn, fact: SnapshotTaken) -> Ack:
     if fact.task in pending.acknowledged:
         return Ack.DUPLICATE
     if fact.task not in pending.cuts or fact.batch != pending.cuts[fact.task].boundary.batch:
-        raise turn.impossible(
+        raise context.impossible(
             f"task {fact.task} acknowledged checkpoint {fact.checkpoint} at batch {fact.batch}, where it was not cut"
         )
-    _note(turn, pending.id, fact.task, Acknowledgement(fact.files, fact.generation))
+    _note(context, pending.id, fact.task, Acknowledgement(fact.files, fact.generation))
     return Ack.SUCCESS
 
 
-def _note(turn: Turn, checkpoint: CheckpointId, task: TaskId, acknowledgement: Acknowledgement) -> None:
+def _note(context: StepContext, checkpoint: CheckpointId, task: TaskId, acknowledgement: Acknowledgement) -> None:
     """Remember an acknowledgement."""
-    turn.state = evolve(
-        turn.state,
+    context.state = evolve(
+        context.state,
         pending=tuple(
             evolve(pending, acknowledged={**pending.acknowledged, task: acknowledgement})
             if pending.id == checkpoint
             else pending
-            for pending in turn.state.pending
+            for pending in context.state.pending
         ),
     )
 
@@ -174,19 +184,19 @@ def _finished_before(state: JobState, task: TaskId) -> TaskSnapshot | None:
     return None
 
 
-def decline(turn: Turn, fact: SnapshotDeclined) -> None:
+def decline(context: StepContext, fact: SnapshotDeclined) -> None:
     """A task cannot take part: the checkpoint is given up."""
-    pending = find(turn.state, fact.checkpoint)
-    if fact.generation == turn.state.generation and pending is not None and fact.task not in pending.acknowledged:
-        give_up(turn, pending, GivenUp.DECLINED, f"{fact.task}: {fact.why}")
+    pending = find(context.state, fact.checkpoint)
+    if fact.generation == context.state.generation and pending is not None and fact.task not in pending.acknowledged:
+        give_up(context, pending, GivenUp.DECLINED, f"{fact.task}: {fact.why}")
 
 
-def sealed(turn: Turn, fact: SinkSealed) -> None:
+def sealed(context: StepContext, fact: SinkSealed) -> None:
     """A sink has sealed. That counts even if the checkpoint was given up meanwhile: the next one commits it."""
-    state = turn.state
+    state = context.state
     if fact.generation != state.generation:
         return
-    sink = turn.sink(fact.sink)
+    sink = context.sink(fact.sink)
     seal = commit.seal_under_way(sink, fact.checkpoint)
     if seal is None:
         return
@@ -194,29 +204,29 @@ def sealed(turn: Turn, fact: SinkSealed) -> None:
         fact.sink, fact.generation, fact.checkpoint, sink.sealed_through, seal.through, fact.handle
     )
     sink, following = commit.sealed(sink, transaction)
-    turn.set_sink(fact.sink, sink)
-    _order_seal(turn, fact.sink, following)
-    complete(turn)
+    context.set_sink(fact.sink, sink)
+    _order_seal(context, fact.sink, following)
+    complete(context)
 
 
-def seal_failed(turn: Turn, fact: SealFailed) -> None:
+def seal_failed(context: StepContext, fact: SealFailed) -> None:
     """A sink could not seal: its checkpoint is given up; what stays open goes into the next seal."""
-    state = turn.state
-    if fact.generation != state.generation or commit.seal_under_way(turn.sink(fact.sink), fact.checkpoint) is None:
+    state = context.state
+    if fact.generation != state.generation or commit.seal_under_way(context.sink(fact.sink), fact.checkpoint) is None:
         return
     sink, following = commit.seal_failed(state.sinks[fact.sink])
-    turn.set_sink(fact.sink, sink)
-    _order_seal(turn, fact.sink, following)
-    pending = find(turn.state, fact.checkpoint)
+    context.set_sink(fact.sink, sink)
+    _order_seal(context, fact.sink, following)
+    pending = find(context.state, fact.checkpoint)
     if pending is not None:
-        give_up(turn, pending, GivenUp.DECLINED, f"{fact.sink}: {fact.why}")
-    complete(turn)
+        give_up(context, pending, GivenUp.DECLINED, f"{fact.sink}: {fact.why}")
+    complete(context)
 
 
-def _order_seal(turn: Turn, sink: SinkId, seal: commit.Seal | None) -> None:
+def _order_seal(context: StepContext, sink: SinkId, seal: commit.Seal | None) -> None:
     if seal is not None:
-        after = turn.state.sinks[sink].sealed_through
-        turn.order(SealSink(turn.state.generation, seal.checkpoint, sink, after, seal.through))
+        after = context.state.sinks[sink].sealed_through
+        context.order(SealSink(context.state.generation, seal.checkpoint, sink, after, seal.through))
 
 
 # -- ending --------------------------------------------------------------------------------------------------------
@@ -229,18 +239,18 @@ def is_ready(state: JobState, pending: PendingCheckpoint) -> bool:
     )
 
 
-def complete(turn: Turn) -> None:
+def complete(context: StepContext) -> None:
     """Send every ready checkpoint to the chain, and with it the fate of the ones before it."""
-    while (pending := _next_ready(turn.state)) is not None:
-        older = tuple(other for other in turn.state.pending if other.id < pending.id)
+    while (pending := _next_ready(context.state)) is not None:
+        older = tuple(other for other in context.state.pending if other.id < pending.id)
         for other in older:
-            drop(turn, other, GivenUp.SUBSUMED, f"by {pending.id}")
-        _remove(turn, pending)
-        turn.tell_story(f"{pending.kind.value} {pending.id} ready")
-        record(turn, below=pending.id, last=_completed(turn.state, pending))
+            drop(context, other, GivenUp.SUBSUMED, f"by {pending.id}")
+        _remove(context, pending)
+        context.tell_story(f"{pending.kind.value} {pending.id} ready")
+        record(context, below=pending.id, last=_completed(context.state, pending))
         if older:
-            open_gates(turn, turn.state.graph.channels)
-            cut(turn)
+            open_gates(context, context.state.graph.channels)
+            cut(context)
 
 
 def _next_ready(state: JobState) -> PendingCheckpoint | None:
@@ -256,20 +266,20 @@ def _next_ready(state: JobState) -> PendingCheckpoint | None:
     return found
 
 
-def give_up(turn: Turn, pending: PendingCheckpoint, reason: GivenUp, detail: str = "") -> None:
+def give_up(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, detail: str = "") -> None:
     """End a pending checkpoint without a result; free whatever waited for it."""
-    drop(turn, pending, reason, detail)
-    record(turn, below=lowest(turn.state))
-    open_gates(turn, turn.state.graph.channels)
-    cut(turn)
-    complete(turn)
+    drop(context, pending, reason, detail)
+    record(context, below=lowest(context.state))
+    open_gates(context, context.state.graph.channels)
+    cut(context)
+    complete(context)
 
 
-def drop(turn: Turn, pending: PendingCheckpoint, reason: GivenUp, detail: str) -> None:
+def drop(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, detail: str) -> None:
     """Forget a pending checkpoint, tell everyone, and count it if it is a failure."""
-    _remove(turn, pending)
-    state = turn.state
-    turn.state = evolve(
+    _remove(context, pending)
+    state = context.state
+    context.state = evolve(
         state,
         sinks={name: commit.forget_seals(sink, pending.id) for name, sink in state.sinks.items()},
         failures=state.failures + 1 if reason.is_failure else state.failures,
@@ -277,15 +287,15 @@ def drop(turn: Turn, pending: PendingCheckpoint, reason: GivenUp, detail: str) -
         stop_after=NO_CHECKPOINT if state.stop_after == pending.id else state.stop_after,
     )
     text = f"{pending.kind.value} {pending.id} given up: {reason.value}" + (f" ({detail})" if detail else "")
-    turn.tell_story(text)
-    turn.order(AbortSnapshot(state.generation, pending.id))
+    context.tell_story(text)
+    context.order(AbortSnapshot(state.generation, pending.id))
     if pending.request is not None or reason.is_failure:
-        turn.order(Tell(Outcome.FAILED, text, pending.request, pending.id))
+        context.order(Notify(Outcome.FAILED, text, pending.request, pending.id))
 
 
-def _remove(turn: Turn, pending: PendingCheckpoint) -> None:
-    rest = tuple(other for other in turn.state.pending if other.id != pending.id)
-    turn.state = evolve(turn.state, pending=rest)
+def _remove(context: StepContext, pending: PendingCheckpoint) -> None:
+    rest = tuple(other for other in context.state.pending if other.id != pending.id)
+    context.state = evolve(context.state, pending=rest)
 
 
 def lowest(state: JobState) -> CheckpointId:
@@ -293,16 +303,16 @@ def lowest(state: JobState) -> CheckpointId:
     return state.pending[0].id if state.pending else state.next_id
 
 
-def record(turn: Turn, below: CheckpointId, last: CompletedCheckpoint | None = None) -> None:
+def record(context: StepContext, below: CheckpointId, last: CompletedCheckpoint | None = None) -> None:
     """Write down what became of all ids under ``below``, and then ``last``."""
-    state = turn.state
+    state = context.state
     records: tuple[Record, ...] = chain.voids(state.chain, below, state.generation, state.leader)
     if last is not None:
         records = (*records, last)
     links, first = chain.enqueue(state.chain, records)
-    turn.state = evolve(state, chain=links)
+    context.state = evolve(state, chain=links)
     if first is not None:
-        turn.order(CreateRecord(state.leader, first))
+        context.order(CreateRecord(state.leader, first))
 
 
 def _completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoint:
@@ -366,11 +376,11 @@ def _has_moved(start: StartTask, cut: Cut) -> bool:
     return cut.finished or cut.boundary.batch > (start.snapshot.batch if start.snapshot else NO_BATCH)
 
 
-def expire(turn: Turn) -> None:
+def expire(context: StepContext) -> None:
     """Give up what has taken too long."""
-    limit_ms = turn.state.now_ms - turn.state.settings.timeout_ms
-    while late := [pending for pending in turn.state.pending if pending.triggered_at_ms <= limit_ms]:
-        give_up(turn, late[0], GivenUp.EXPIRED)
+    limit_ms = context.state.now_ms - context.state.settings.timeout_ms
+    while late := [pending for pending in context.state.pending if pending.triggered_at_ms <= limit_ms]:
+        give_up(context, late[0], GivenUp.EXPIRED)
 
 
 def find(state: JobState, checkpoint: CheckpointId) -> PendingCheckpoint | None:

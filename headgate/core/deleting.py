@@ -5,12 +5,12 @@ stands on its own, and a record without a copy would be a promise.
 """
 
 from headgate.core import closing, sweeping
-from headgate.core.effects import DeleteSavepoint, Outcome, Tell
+from headgate.core.effects import DeleteSavepoint, Notify, Outcome
 from headgate.core.events import DeleteAsked, SavepointDeleted
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId
 from headgate.core.records import CompletedCheckpoint, Kind
-from headgate.core.state import AT_REST, Turn
+from headgate.core.state import AT_REST, StepContext
 
 
 def why_not(
@@ -33,9 +33,9 @@ def why_not(
     return None
 
 
-def asked(turn: Turn, fact: DeleteAsked) -> None:
+def asked(context: StepContext, fact: DeleteAsked) -> None:
     """A user wants a savepoint to go. One at a time."""
-    state = turn.state
+    state = context.state
     if state.phase in AT_REST or state.phase in sweeping.NOT_YET_OURS:
         why: str | None = "this process does not lead the job, or not yet"
     elif state.deleting is not None:
@@ -46,24 +46,24 @@ def asked(turn: Turn, fact: DeleteAsked) -> None:
         why = why_not(state.completed, state.base, state.held, fact.checkpoint)
     if why is not None:
         text = f"savepoint {fact.checkpoint} is not deleted: {why}"
-        turn.order(Tell(Outcome.REFUSED, text, fact.request, fact.checkpoint))
+        context.order(Notify(Outcome.REFUSED, text, fact.request, fact.checkpoint))
         return
-    turn.state = evolve(state, deleting=fact)
-    turn.order(DeleteSavepoint(state.leader, fact.checkpoint))
+    context.state = evolve(state, deleting=fact)
+    context.order(DeleteSavepoint(state.leader, fact.checkpoint))
 
 
-def deleted(turn: Turn, fact: SavepointDeleted) -> None:
+def deleted(context: StepContext, fact: SavepointDeleted) -> None:
     """Record and copy are gone. What only the savepoint needed goes with a sweep."""
-    state = turn.state
+    state = context.state
     if fact.leader != state.leader or state.deleting is None or state.deleting.checkpoint != fact.checkpoint:
         return
-    turn.state = evolve(
+    context.state = evolve(
         state,
         deleting=None,
         completed=tuple(checkpoint for checkpoint in state.completed if checkpoint.id != fact.checkpoint),
         doomed=(*state.doomed, fact.checkpoint),
     )
     text = f"savepoint {fact.checkpoint} is deleted"
-    turn.order(Tell(Outcome.DONE, text, state.deleting.request, fact.checkpoint))
-    sweeping.sweep(turn)
-    closing.closed(turn)
+    context.order(Notify(Outcome.DONE, text, state.deleting.request, fact.checkpoint))
+    sweeping.sweep(context)
+    closing.closed(context)

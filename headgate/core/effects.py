@@ -253,7 +253,7 @@ class DeleteFiles:
 
 
 @dataclass(frozen=True)
-class Tell:
+class Notify:
     """Say something to the user: the answer to ``request``, or, without one, to whoever watches the job."""
 
     outcome: Outcome
@@ -284,5 +284,5 @@ Effect = (
     | SetHold
     | ListFiles
     | DeleteFiles
-    | Tell
+    | Notify
 )

@@ -45,7 +45,7 @@ from headgate.core.events import (
     TransactionCommitted,
 )
 from headgate.core.records import Kind
-from headgate.core.state import AT_REST, JobState, Phase, Request, Turn
+from headgate.core.state import AT_REST, JobState, Phase, Request, StepContext
 
 HEARD_AT_REST = (
     LeadershipWon,
@@ -64,69 +64,69 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
     """Take in one fact; return the new state and the orders it leads to."""
     if state.phase in AT_REST and not isinstance(event, HEARD_AT_REST):
         return state, ()
-    turn = Turn(state)
+    context = StepContext(state)
     match event:
         case BatchEntered() | OutputsWritten():
-            tasks.told(turn, event)
-            return turn.state, tuple(turn.effects)
+            tasks.handle(context, event)
+            return context.state, tuple(context.effects)
         case BatchCommitted() | TaskStarted() | TaskFailed() | TaskEnded() | SourceEnded() | Reported():
-            tasks.told(turn, event)
+            tasks.handle(context, event)
         case Ticked(now_ms):
-            timing.ticked(turn, now_ms)
+            timing.ticked(context, now_ms)
         case SnapshotTaken():
-            coordinator.acknowledge(turn, event)
+            coordinator.acknowledge(context, event)
         case SinkSealed():
-            coordinator.sealed(turn, event)
+            coordinator.sealed(context, event)
         case SinkFull():
-            room.full(turn, event)
+            room.full(context, event)
         case TransactionCommitted():
-            sinks.committed(turn, event)
+            sinks.committed(context, event)
         case RecordCreated():
-            publication.record_created(turn, event)
+            publication.record_created(context, event)
         case RecordTaken():
-            publication.record_taken(turn, event)
+            publication.record_taken(context, event)
         case CreateUnclear():
-            publication.create_unclear(turn, event)
+            publication.create_unclear(context, event)
         case SnapshotDeclined():
-            coordinator.decline(turn, event)
+            coordinator.decline(context, event)
         case SealFailed():
-            coordinator.seal_failed(turn, event)
+            coordinator.seal_failed(context, event)
         case CommitFailed():
-            sinks.commit_failed(turn, event)
+            sinks.commit_failed(context, event)
         case AttemptsAborted():
-            sinks.attempts_aborted(turn, event)
+            sinks.attempts_aborted(context, event)
         case StrangersAborted():
-            sinks.strangers_aborted(turn, event)
+            sinks.strangers_aborted(context, event)
         case ChainRead():
-            leadership.chain_read(turn, event)
+            leadership.chain_read(context, event)
         case FilesListed():
-            sweeping.files_listed(turn, event)
+            sweeping.files_listed(context, event)
         case FilesDeleted():
-            sweeping.files_deleted(turn, event)
+            sweeping.files_deleted(context, event)
         case SavepointCopied():
-            sweeping.savepoint_copied(turn, event)
+            sweeping.savepoint_copied(context, event)
         case SavepointDeleted():
-            deleting.deleted(turn, event)
+            deleting.deleted(context, event)
         case HoldSet():
-            sweeping.hold_set(turn, event)
+            sweeping.hold_set(context, event)
         case LeadershipWon():
-            leadership.won(turn, event)
+            leadership.won(context, event)
         case LeadershipLost():
-            leadership.lost(turn, event)
+            leadership.lost(context, event)
         case CheckpointAsked(request):
-            coordinator.ask(turn, Request(request, Kind.CHECKPOINT))
+            coordinator.ask(context, Request(request, Kind.CHECKPOINT))
         case SavepointAsked(request, stop):
-            coordinator.ask(turn, Request(request, Kind.SAVEPOINT, stop))
+            coordinator.ask(context, Request(request, Kind.SAVEPOINT, stop))
         case CancelAsked(request, abandon):
-            closing.cancel(turn, request, abandon)
+            closing.cancel(context, request, abandon)
         case HoldAsked():
-            sweeping.hold(turn, event)
+            sweeping.hold(context, event)
         case DeleteAsked():
-            deleting.asked(turn, event)
+            deleting.asked(context, event)
         case _:
             assert_never(event)
-    if turn.state.phase is Phase.RUNNING:
-        if turn.state.failures > turn.state.settings.tolerable_failures:
-            tasks.checkpoints_failed(turn)
-        coordinator.trigger(turn)
-    return turn.state, tuple(turn.effects)
+    if context.state.phase is Phase.RUNNING:
+        if context.state.failures > context.state.settings.tolerable_failures:
+            tasks.checkpoints_failed(context)
+        coordinator.trigger(context)
+    return context.state, tuple(context.effects)

@@ -11,11 +11,11 @@ from headgate.core.commit import SinkState
 from headgate.core.effects import (
     CopySavepoint,
     CreateRecord,
+    Notify,
     Outcome,
     ReadChain,
     StartTask,
     StopTask,
-    Tell,
 )
 from headgate.core.errors import NotRestorable
 from headgate.core.events import (
@@ -26,17 +26,17 @@ from headgate.core.events import (
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, SinkId
 from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Void
-from headgate.core.state import AT_REST, JobState, Phase, TaskState, Turn, ready
+from headgate.core.state import AT_REST, JobState, Phase, StepContext, TaskState, ready
 
 # -- from leadership to a generation -------------------------------------------------------------------------------
 
 
-def won(turn: Turn, fact: LeadershipWon) -> None:
+def won(context: StepContext, fact: LeadershipWon) -> None:
     """Begin, unless we lead already."""
-    state = turn.state
+    state = context.state
     if state.phase not in AT_REST:
         return
-    turn.state = JobState(
+    context.state = JobState(
         graph=state.graph,
         settings=state.settings,
         now_ms=state.now_ms,
@@ -45,40 +45,42 @@ def won(turn: Turn, fact: LeadershipWon) -> None:
         story=state.story,
         resend_at_ms=state.now_ms + state.settings.resend_ms,
     )
-    turn.tell_story(f"{fact.leader} leads")
-    read(turn)
+    context.tell_story(f"{fact.leader} leads")
+    read(context)
 
 
-def lost(turn: Turn, fact: LeadershipLost) -> None:
+def lost(context: StepContext, fact: LeadershipLost) -> None:
     """Stop, if it is us who lost."""
-    if fact.leader == turn.state.leader:
-        depose(turn, "leadership was lost")
+    if fact.leader == context.state.leader:
+        depose(context, "leadership was lost")
 
 
-def read(turn: Turn) -> None:
+def read(context: StepContext) -> None:
     """Ask for the chain as it stands."""
-    turn.state = evolve(turn.state, phase=Phase.READING, restart_at_ms=None, chain=Chain(), in_doubt=ready(turn.state))
-    turn.order(ReadChain(turn.state.leader))
+    context.state = evolve(
+        context.state, phase=Phase.READING, restart_at_ms=None, chain=Chain(), in_doubt=ready(context.state)
+    )
+    context.order(ReadChain(context.state.leader))
 
 
-def chain_read(turn: Turn, fact: ChainRead) -> None:
+def chain_read(context: StepContext, fact: ChainRead) -> None:
     """See what there is, make sure that we can begin from it, and burn the next id; if that is done already, begin.
 
     Our fence counts once it is seen to be the last record. A create that was very late may have landed in a place that
     was used and swept meanwhile: then there are later records, and we try again behind them.
     """
-    state = turn.state
+    state = context.state
     if fact.leader != state.leader or state.phase is not Phase.READING:
         return
     if all(record.generation < state.generation for record in fact.records) and state.generation > NO_GENERATION:
         return  # Read before our own last fence was there: an answer that comes twice, or very late.
     foreign = [record for record in fact.records if record.leader != state.leader]
     if any(record.generation > state.generation > NO_GENERATION for record in foreign):
-        depose(turn, f"generation {foreign[-1].generation} is {foreign[-1].leader}'s")
+        depose(context, f"generation {foreign[-1].generation} is {foreign[-1].leader}'s")
         return
     tail = fact.records[-1] if fact.records else None
     if isinstance(tail, Fence) and tail.ending is not None and not state.restore.again:
-        _is_over(turn, tail.ending)
+        _is_over(context, tail.ending)
         return
     ours = state.fence is not None and tail is not None and chain.is_same(tail, state.fence)
     records = fact.records[:-1] if ours else fact.records
@@ -89,25 +91,25 @@ def chain_read(turn: Turn, fact: ChainRead) -> None:
         plan = recovery.plan(state.graph, records, state.restore, fence.generation)
         fence = evolve(fence, abandoned=plan.abandoned)
     except NotRestorable as error:
-        closing.fail_waiting(turn, str(error))
-        turn.state = evolve(turn.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
-        turn.order(Tell(Outcome.FAILED, str(error)))
+        closing.fail_waiting(context, str(error))
+        context.state = evolve(context.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
+        context.order(Notify(Outcome.FAILED, str(error)))
         return
     if ours and state.fence is not None:
-        turn.state = _known(state, fact, records)
-        open_generation(turn, state.fence)
+        context.state = _known(state, fact, records)
+        open_generation(context, state.fence)
         return
     links, _ = chain.enqueue(Chain(recorded=CheckpointId(fence.id - 1)), (fence,))
-    turn.state = evolve(_known(state, fact, fact.records), phase=Phase.FENCING, chain=links, fence=None)
-    turn.order(CreateRecord(state.leader, fence))
+    context.state = evolve(_known(state, fact, fact.records), phase=Phase.FENCING, chain=links, fence=None)
+    context.order(CreateRecord(state.leader, fence))
 
 
-def _is_over(turn: Turn, ending: Ending) -> None:
+def _is_over(context: StepContext, ending: Ending) -> None:
     """The job has come to its end before. Who only takes over leaves it there."""
     why = f"the job is {ending.value}: start it again to go on"
-    closing.fail_waiting(turn, why)
-    turn.state = evolve(turn.state, phase=Phase.CLOSED, ending=ending, resend_at_ms=None)
-    turn.order(Tell(Outcome.NOTICE, why))
+    closing.fail_waiting(context, why)
+    context.state = evolve(context.state, phase=Phase.CLOSED, ending=ending, resend_at_ms=None)
+    context.order(Notify(Outcome.NOTICE, why))
 
 
 def _refuse_unkept(state: JobState, fact: ChainRead, base: CompletedCheckpoint | None) -> None:
@@ -123,10 +125,10 @@ def _refuse_unkept(state: JobState, fact: ChainRead, base: CompletedCheckpoint |
         raise NotRestorable(f"checkpoint {base.id} is no longer kept and may be gone any moment; kept are: {kept}")
 
 
-def fenced(turn: Turn, fence: Fence) -> None:
+def fenced(context: StepContext, fence: Fence) -> None:
     """Our fence is in the store. See that it is the last record there."""
-    turn.state = evolve(turn.state, fence=fence)
-    read(turn)
+    context.state = evolve(context.state, fence=fence)
+    read(context)
 
 
 def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> JobState:
@@ -143,9 +145,9 @@ def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> Job
     )
 
 
-def open_generation(turn: Turn, fence: Fence) -> None:
+def open_generation(context: StepContext, fence: Fence) -> None:
     """Our fence is the last record: the job is ours. Finish what was decided before us, then start the tasks."""
-    state = turn.state
+    state = context.state
     plan = recovery.plan(state.graph, state.records, state.restore, fence.generation)
     batches = {start.task: start.snapshot.batch for start in plan.starts if start.snapshot}
     sinks: dict[SinkId, SinkState] = {}
@@ -154,7 +156,7 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         fresh = SinkState()
         begin = batches.get(task, fresh.sealed_through)
         sinks[sink] = evolve(fresh, due=due, sealed_through=begin, published_through=begin)
-    turn.state = evolve(
+    context.state = evolve(
         state,
         phase=Phase.RECOVERING,
         generation=fence.generation,
@@ -183,22 +185,22 @@ def open_generation(turn: Turn, fence: Fence) -> None:
         look_again_at_ms=None,
         look_again_ms=0,
     )
-    turn.tell_story(f"generation {fence.generation} begins from {fence.base}")
-    closing.tell_abandoned(turn, fence.abandoned)
+    context.tell_story(f"generation {fence.generation} begins from {fence.base}")
+    closing.tell_abandoned(context, fence.abandoned)
     for sink in sinks:
-        committing.order_commit(turn, sink)
+        committing.order_commit(context, sink)
     for savepoint in state.copying:
-        turn.order(CopySavepoint(state.leader, savepoint))
-    stop = _settle_doubts(turn, state)
+        context.order(CopySavepoint(state.leader, savepoint))
+    stop = _settle_doubts(context, state)
     if state.cancel is not None:
-        closing.close(turn, Ending.CANCELLED)
+        closing.close(context, Ending.CANCELLED)
     elif stop:
-        closing.close(turn, Ending.STOPPED)
+        closing.close(context, Ending.STOPPED)
     else:
-        recovered(turn)
+        recovered(context)
 
 
-def _settle_doubts(turn: Turn, before: JobState) -> bool:
+def _settle_doubts(context: StepContext, before: JobState) -> bool:
     """Tell who asked for a checkpoint that was ready when the job restarted. True if the job was to stop after it."""
     landed = {(record.id, record.generation) for record in before.completed}
     last = before.records[-1] if before.records else None
@@ -208,8 +210,8 @@ def _settle_doubts(turn: Turn, before: JobState) -> bool:
         if record.request is not None and not (there and record.kind is Kind.SAVEPOINT):
             outcome = Outcome.DONE if there else Outcome.FAILED
             text = f"{record.kind.value} {record.id} {'completed' if there else 'given up: the job restarted'}"
-            turn.order(Tell(outcome, text, record.request, record.id))
-    turn.state = evolve(turn.state, in_doubt=())
+            context.order(Notify(outcome, text, record.request, record.id))
+    context.state = evolve(context.state, in_doubt=())
     return stop
 
 
@@ -225,33 +227,33 @@ def _first_run(start: StartTask) -> TaskState:
     )
 
 
-def recovered(turn: Turn) -> None:
+def recovered(context: StepContext) -> None:
     """Once nothing that was decided is left to commit, throw the rest away and start the tasks."""
-    state = turn.state
+    state = context.state
     if state.phase is not Phase.RECOVERING or any(sink.due for sink in state.sinks.values()):
         return
     fresh_ms = state.now_ms + (state.settings.interval_ms or 0)
     due_ms = min(fresh_ms, state.next_trigger_ms or fresh_ms)
-    turn.state = evolve(state, phase=Phase.RUNNING, began_ms=state.now_ms, next_trigger_ms=due_ms)
-    committing.abort_strangers(turn, state.generation)
+    context.state = evolve(state, phase=Phase.RUNNING, began_ms=state.now_ms, next_trigger_ms=due_ms)
+    committing.abort_strangers(context, state.generation)
     for start in state.starts:
-        if not turn.state.tasks[start.task].ended:
-            turn.order(start)
-    coordinator.open_gates(turn, state.graph.channels)
-    sweeping.sweep(turn)
+        if not context.state.tasks[start.task].ended:
+            context.order(start)
+    coordinator.open_gates(context, state.graph.channels)
+    sweeping.sweep(context)
 
 
-def restart(turn: Turn, delay_ms: int) -> None:
+def restart(context: StepContext, delay_ms: int) -> None:
     """All tasks go back to the latest checkpoint, in a new generation, after a delay."""
-    turn.state = evolve(turn.state, phase=Phase.RESTARTING, restart_at_ms=turn.state.now_ms + delay_ms)
-    closing.halt(turn, coordinator.GivenUp.RESTARTED)
+    context.state = evolve(context.state, phase=Phase.RESTARTING, restart_at_ms=context.state.now_ms + delay_ms)
+    closing.halt(context, coordinator.GivenUp.RESTARTED)
 
 
-def depose(turn: Turn, why: str) -> None:
+def depose(context: StepContext, why: str) -> None:
     """Somebody else leads. Stop, and commit nothing more."""
-    for task, task_state in turn.state.tasks.items():
-        turn.order(StopTask(turn.state.generation, task, task_state.run))
-    closing.fail_waiting(turn, why)
-    turn.state = evolve(turn.state, phase=Phase.DEPOSED, resend_at_ms=None)
-    turn.tell_story(f"deposed: {why}")
-    turn.order(Tell(Outcome.NOTICE, f"this process no longer leads the job: {why}"))
+    for task, task_state in context.state.tasks.items():
+        context.order(StopTask(context.state.generation, task, task_state.run))
+    closing.fail_waiting(context, why)
+    context.state = evolve(context.state, phase=Phase.DEPOSED, resend_at_ms=None)
+    context.tell_story(f"deposed: {why}")
+    context.order(Notify(Outcome.NOTICE, f"this process no longer leads the job: {why}"))

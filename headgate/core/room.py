@@ -10,22 +10,22 @@ from headgate.core.coordinator import GivenUp
 from headgate.core.events import SinkFull
 from headgate.core.evolve import evolve
 from headgate.core.records import Kind
-from headgate.core.state import Phase, Turn
+from headgate.core.state import Phase, StepContext
 
 
-def full(turn: Turn, fact: SinkFull) -> None:
+def full(context: StepContext, fact: SinkFull) -> None:
     """A batch waits in its hook until something is committed."""
-    state = turn.state
+    state = context.state
     if fact.generation != state.generation or state.phase is not Phase.RUNNING:
         return
-    turn.set_sink(fact.sink, evolve(turn.sink(fact.sink), full=True))
+    context.set_sink(fact.sink, evolve(context.sink(fact.sink), full=True))
     aligning = [p for p in state.pending if not p.unaligned and len(p.cuts) < len(state.tasks)]
     for pending in aligning:
         if pending.kind is Kind.SAVEPOINT:
-            coordinator.give_up(turn, pending, GivenUp.NO_ROOM, str(fact.sink))
+            coordinator.give_up(context, pending, GivenUp.NO_ROOM, str(fact.sink))
     overtaking = {pending.id for pending in aligning}
-    turn.state = evolve(
-        turn.state,
-        pending=tuple(evolve(p, unaligned=True) if p.id in overtaking else p for p in turn.state.pending),
+    context.state = evolve(
+        context.state,
+        pending=tuple(evolve(p, unaligned=True) if p.id in overtaking else p for p in context.state.pending),
     )
-    coordinator.cut(turn)
+    coordinator.cut(context)

@@ -12,94 +12,96 @@ from headgate.core.effects import (
     AbortStrangers,
     AbortUnpublished,
     CommitTransaction,
+    Notify,
     Outcome,
-    Tell,
 )
 from headgate.core.events import AttemptsAborted, CommitFailed, StrangersAborted, TransactionCommitted
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation, SinkId
-from headgate.core.state import Turn
+from headgate.core.state import StepContext
 
 
-def order_commit(turn: Turn, sink: SinkId) -> None:
+def order_commit(context: StepContext, sink: SinkId) -> None:
     """Order the next commit of a sink, if there is one and no user has given it up."""
-    due = turn.state.sinks[sink].due
-    if due and sink not in turn.state.abandon:
-        turn.order(CommitTransaction(turn.state.generation, *due[0]))
+    due = context.state.sinks[sink].due
+    if due and sink not in context.state.abandon:
+        context.order(CommitTransaction(context.state.generation, *due[0]))
 
 
-def committed(turn: Turn, fact: TransactionCommitted) -> None:
+def committed(context: StepContext, fact: TransactionCommitted) -> None:
     """A transaction is visible. The next one may go."""
-    if fact.generation != turn.state.generation:
+    if fact.generation != context.state.generation:
         return
-    sink, ours = commit.committed(turn.sink(fact.sink), fact.sealed_in, fact.checkpoint)
+    sink, ours = commit.committed(context.sink(fact.sink), fact.sealed_in, fact.checkpoint)
     if ours:
-        turn.set_sink(fact.sink, sink)
-        order_commit(turn, fact.sink)
-        leadership.recovered(turn)
-        closing.closed(turn)
+        context.set_sink(fact.sink, sink)
+        order_commit(context, fact.sink)
+        leadership.recovered(context)
+        closing.closed(context)
 
 
-def commit_failed(turn: Turn, fact: CommitFailed) -> None:
+def commit_failed(context: StepContext, fact: CommitFailed) -> None:
     """A commit did not go through: again, later. Never an abort."""
-    state = turn.state
+    state = context.state
     if fact.generation != state.generation:
         return
-    sink = turn.sink(fact.sink)
+    sink = context.sink(fact.sink)
     if commit.is_next(sink, fact.sealed_in, fact.checkpoint):
         settings = state.settings
         sink = commit.commit_failed(sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)
-        turn.set_sink(fact.sink, sink)
+        context.set_sink(fact.sink, sink)
         text = f"{fact.sink}: commit of checkpoint {fact.checkpoint} failed, will be tried again: {fact.why}"
-        turn.order(Tell(Outcome.NOTICE, text, None, fact.checkpoint))
-        closing.commit_failed(turn, fact.sink, fact.why)
+        context.order(Notify(Outcome.NOTICE, text, None, fact.checkpoint))
+        closing.commit_failed(context, fact.sink, fact.why)
 
 
-def attempts_aborted(turn: Turn, fact: AttemptsAborted) -> None:
+def attempts_aborted(context: StepContext, fact: AttemptsAborted) -> None:
     """What dead runs wrote in vain is gone."""
-    if fact.generation == turn.state.generation and turn.sink(fact.sink).abort_run == fact.run:
-        turn.set_sink(fact.sink, evolve(turn.sink(fact.sink), abort_run=None))
+    if fact.generation == context.state.generation and context.sink(fact.sink).abort_run == fact.run:
+        context.set_sink(fact.sink, evolve(context.sink(fact.sink), abort_run=None))
 
 
-def abort_strangers(turn: Turn, below: Generation) -> None:
+def abort_strangers(context: StepContext, below: Generation) -> None:
     """Have every sink throw away what generations before ``below`` left uncommitted."""
-    turn.state = evolve(turn.state, abort_below=below, strangers=tuple(turn.state.sinks), look_again_at_ms=None)
-    for sink in turn.state.sinks:
-        turn.order(AbortStrangers(turn.state.generation, sink, below))
+    context.state = evolve(
+        context.state, abort_below=below, strangers=tuple(context.state.sinks), look_again_at_ms=None
+    )
+    for sink in context.state.sinks:
+        context.order(AbortStrangers(context.state.generation, sink, below))
 
 
-def strangers_aborted(turn: Turn, fact: StrangersAborted) -> None:
+def strangers_aborted(context: StepContext, fact: StrangersAborted) -> None:
     """A sink has done so. Once all have, they look again after a while."""
-    state = turn.state
+    state = context.state
     if fact.generation != state.generation or fact.below != state.abort_below or fact.sink not in state.strangers:
         return
     left = tuple(sink for sink in state.strangers if sink != fact.sink)
-    turn.state = evolve(state, strangers=left)
+    context.state = evolve(state, strangers=left)
     if not left:
         settings = state.settings
         wait_ms = min(settings.leftovers_max_ms, max(settings.leftovers_ms, 2 * state.look_again_ms))
-        turn.state = evolve(turn.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)
-    closing.closed(turn)
+        context.state = evolve(context.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)
+    closing.closed(context)
 
 
-def look_again(turn: Turn) -> None:
+def look_again(context: StepContext) -> None:
     """Have the sinks look for what came since they looked last: from dead generations, and from dead runs of this."""
-    state = turn.state
+    state = context.state
     if state.look_again_at_ms is None or state.now_ms < state.look_again_at_ms:
         return
-    abort_strangers(turn, state.abort_below)
+    abort_strangers(context, state.abort_below)
     for name, sink in state.sinks.items():
         task = state.tasks[state.graph.owner[name]]
         if task.run > 1 and task.started:
-            turn.set_sink(name, evolve(sink, abort_run=task.run))
-            turn.order(AbortAttempts(state.generation, name, task.run))
+            context.set_sink(name, evolve(sink, abort_run=task.run))
+            context.order(AbortAttempts(state.generation, name, task.run))
 
 
-def abort_unpublished(turn: Turn) -> None:
+def abort_unpublished(context: StepContext) -> None:
     """Have every sink throw away what this generation wrote after its last checkpoint: nobody will ever publish it.
 
     Only for a leader that has seen somebody else's record where its own next one should be. Whoever merely hears that
     it no longer leads cannot know whether its last record landed.
     """
-    for name, sink in turn.state.sinks.items():
-        turn.order(AbortUnpublished(turn.state.generation, name, sink.published_through))
+    for name, sink in context.state.sinks.items():
+        context.order(AbortUnpublished(context.state.generation, name, sink.published_through))

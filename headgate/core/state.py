@@ -223,7 +223,7 @@ def ready(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     return tuple(record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint))
 
 
-class Turn:
+class StepContext:
     """One step under way: the state so far, and the orders given so far. Lives only inside ``step``."""
 
     __slots__ = ("effects", "state")

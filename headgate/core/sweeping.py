@@ -9,11 +9,11 @@ go at once, and files with the first checkpoint after that.
 """
 
 from headgate.core import closing, retention
-from headgate.core.effects import DeleteFiles, ListFiles, Outcome, SetHold, Tell
+from headgate.core.effects import DeleteFiles, ListFiles, Notify, Outcome, SetHold
 from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
 from headgate.core.evolve import evolve
 from headgate.core.records import CompletedCheckpoint, Ending
-from headgate.core.state import AT_REST, JobState, Phase, Turn, ready
+from headgate.core.state import AT_REST, JobState, Phase, StepContext, ready
 
 NOT_YET_OURS = (Phase.READING, Phase.FENCING)
 """Phases in which another process may still lead: nothing is promised and nothing deleted."""
@@ -37,9 +37,9 @@ def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     return retention.keep(state.completed, retained=retained, held=state.held, base=base)
 
 
-def sweep(turn: Turn) -> None:
+def sweep(context: StepContext) -> None:
     """See which checkpoints have fallen out of what is kept, and begin a sweep if there are any."""
-    state = turn.state
+    state = context.state
     if state.phase in NOT_YET_OURS:
         return
     stay = kept(state)
@@ -56,15 +56,15 @@ def sweep(turn: Turn) -> None:
         state = evolve(state, sweeping=True)
         pause_ms = state.listed // 1_000 * PAUSE_MS
         if state.phase is Phase.RUNNING and state.now_ms < state.listed_at_ms + pause_ms:
-            turn.order(DeleteFiles(state.generation, state.doomed, ()))
+            context.order(DeleteFiles(state.generation, state.doomed, ()))
         else:
-            turn.order(ListFiles(state.generation))
-    turn.state = state
+            context.order(ListFiles(state.generation))
+    context.state = state
 
 
-def files_listed(turn: Turn, fact: FilesListed) -> None:
+def files_listed(context: StepContext, fact: FilesListed) -> None:
     """Decide what can go."""
-    state = turn.state
+    state = context.state
     if fact.generation != state.generation or not state.sweeping or state.phase in NOT_YET_OURS:
         return
     under_way = [ack.files for pending in state.pending for ack in pending.acknowledged.values()]
@@ -83,7 +83,7 @@ def files_listed(turn: Turn, fact: FilesListed) -> None:
         unnamed = frozenset(plan.suspects)
         still = tuple(name for name in state.suspects if name in unnamed)
         suspects, below = (still, state.suspected_below) if still else (suspects, below)
-    turn.state = evolve(
+    context.state = evolve(
         state,
         suspects=suspects,
         suspected_below=below,
@@ -91,45 +91,45 @@ def files_listed(turn: Turn, fact: FilesListed) -> None:
         listed=len(fact.files),
         listed_at_ms=state.now_ms,
     )
-    turn.order(DeleteFiles(state.generation, state.doomed, plan.files[:DELETE_MAX]))
+    context.order(DeleteFiles(state.generation, state.doomed, plan.files[:DELETE_MAX]))
 
 
-def files_deleted(turn: Turn, fact: FilesDeleted) -> None:
+def files_deleted(context: StepContext, fact: FilesDeleted) -> None:
     """Go on with what the same listing doomed. If there is nothing left of that, and more has fallen out meanwhile,
     begin the next sweep.
     """
-    state = turn.state
+    state = context.state
     if fact.generation != state.generation or not state.sweeping:
         return
     left = tuple(checkpoint for checkpoint in state.doomed if checkpoint not in fact.records)
     if state.garbage:
-        turn.state = evolve(state, doomed=left, garbage=state.garbage[DELETE_MAX:])
-        turn.order(DeleteFiles(state.generation, (), state.garbage[:DELETE_MAX]))
+        context.state = evolve(state, doomed=left, garbage=state.garbage[DELETE_MAX:])
+        context.order(DeleteFiles(state.generation, (), state.garbage[:DELETE_MAX]))
         return
-    turn.state = evolve(state, sweeping=False, doomed=left)
-    sweep(turn)
-    closing.closed(turn)
+    context.state = evolve(state, sweeping=False, doomed=left)
+    sweep(context)
+    closing.closed(context)
 
 
-def savepoint_copied(turn: Turn, fact: SavepointCopied) -> None:
+def savepoint_copied(context: StepContext, fact: SavepointCopied) -> None:
     """A savepoint stands on its own."""
-    state = turn.state
+    state = context.state
     if fact.leader != state.leader or fact.checkpoint not in state.copying:
         return
-    turn.state = evolve(
+    context.state = evolve(
         state,
         copying=tuple(other for other in state.copying if other != fact.checkpoint),
         in_doubt=tuple(record for record in state.in_doubt if record.id != fact.checkpoint),
     )
     ours = (c.request for c in state.completed if c.id == fact.checkpoint and c.leader == state.leader)
     request = next(ours, None)
-    turn.order(Tell(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))
-    closing.closed(turn)
+    context.order(Notify(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))
+    closing.closed(context)
 
 
-def hold(turn: Turn, fact: HoldAsked) -> None:
+def hold(context: StepContext, fact: HoldAsked) -> None:
     """Keep a checkpoint, or no longer. It is kept from now on, but the user hears so when the store knows it."""
-    state = turn.state
+    state = context.state
     why = None
     if state.phase in AT_REST or state.phase in NOT_YET_OURS:
         why = "this process does not lead the job, or not yet"
@@ -141,22 +141,22 @@ def hold(turn: Turn, fact: HoldAsked) -> None:
         why = f"{HOLDS_MAX} requests are waiting already"
     if why is not None:
         text = f"checkpoint {fact.checkpoint} cannot be held or released: {why}"
-        turn.order(Tell(Outcome.REFUSED, text, fact.request, fact.checkpoint))
+        context.order(Notify(Outcome.REFUSED, text, fact.request, fact.checkpoint))
         return
     held = (*state.held, fact.checkpoint) if fact.held and fact.checkpoint not in state.held else state.held
-    turn.state = evolve(state, held=held, holding=(*state.holding, fact))
-    turn.order(SetHold(state.leader, fact.checkpoint, fact.held))
+    context.state = evolve(state, held=held, holding=(*state.holding, fact))
+    context.order(SetHold(state.leader, fact.checkpoint, fact.held))
 
 
-def hold_set(turn: Turn, fact: HoldSet) -> None:
+def hold_set(context: StepContext, fact: HoldSet) -> None:
     """The store knows. What was released may now go."""
-    state = turn.state
+    state = context.state
     asked = next((a for a in state.holding if (a.checkpoint, a.held) == (fact.checkpoint, fact.held)), None)
     if fact.leader != state.leader or asked is None:
         return
     held = state.held if fact.held else tuple(other for other in state.held if other != fact.checkpoint)
-    turn.state = evolve(state, held=held, holding=tuple(other for other in state.holding if other is not asked))
+    context.state = evolve(state, held=held, holding=tuple(other for other in state.holding if other is not asked))
     text = f"checkpoint {fact.checkpoint} is {'held' if fact.held else 'no longer held'}"
-    turn.order(Tell(Outcome.DONE, text, asked.request, fact.checkpoint))
-    sweep(turn)
-    closing.closed(turn)
+    context.order(Notify(Outcome.DONE, text, asked.request, fact.checkpoint))
+    sweep(context)
+    closing.closed(context)

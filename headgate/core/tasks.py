@@ -7,7 +7,7 @@ boundary. A boundary only ever moves forward, and never past a gate.
 from typing import assert_never
 
 from headgate.core import alignment, backpressure, closing, coordinator, leadership, restart as restarts
-from headgate.core.effects import AbortAttempts, Outcome, StartTask, StopTask, Tell
+from headgate.core.effects import AbortAttempts, Notify, Outcome, StartTask, StopTask
 from headgate.core.events import (
     AnyTaskFact,
     BatchCommitted,
@@ -24,57 +24,57 @@ from headgate.core.ids import Batch, Run, TaskId
 from headgate.core.records import Boundary, Ending
 from headgate.core.restart import Failure, FailureClass, GiveUp, History, Level, Restart
 from headgate.core.settings import Mode
-from headgate.core.state import JobState, Phase, TaskState, Turn
+from headgate.core.state import JobState, Phase, StepContext, TaskState
 
 
-def told(turn: Turn, fact: AnyTaskFact) -> None:
+def handle(context: StepContext, fact: AnyTaskFact) -> None:
     """Take in a fact about a task of this generation."""
-    state = turn.state
+    state = context.state
     if state.phase is not Phase.RUNNING or fact.generation != state.generation:
         return
     task = state.tasks.get(fact.task)
     if task is None:
-        raise turn.impossible(f"a fact about task {fact.task}, which the job does not have")
+        raise context.impossible(f"a fact about task {fact.task}, which the job does not have")
     if fact.run != task.run or task.ended or task.restart_at_ms is not None:
         return
     match fact:
         case BatchEntered(boundary=boundary):
-            entered(turn, fact.task, boundary.batch)
+            entered(context, fact.task, boundary.batch)
         case OutputsWritten(batch=batch):
             if batch > task.written:
-                turn.set_task(fact.task, evolve(task, written=batch))
+                context.set_task(fact.task, evolve(task, written=batch))
         case BatchCommitted(boundary=boundary):
-            advance(turn, fact.task, boundary)
+            advance(context, fact.task, boundary)
         case TaskStarted(boundary=boundary):
-            started(turn, fact.task, boundary)
+            started(context, fact.task, boundary)
         case TaskFailed(failure=failure, chance=chance):
-            failed(turn, fact.task, failure, chance)
+            failed(context, fact.task, failure, chance)
         case TaskEnded(boundary=boundary):
-            ended(turn, fact.task, boundary)
+            ended(context, fact.task, boundary)
         case SourceEnded():
-            turn.set_task(fact.task, evolve(task, source_ended=True))
-            drain(turn, fact.task)
+            context.set_task(fact.task, evolve(task, source_ended=True))
+            drain(context, fact.task)
         case Reported():
-            reported(turn, fact)
+            reported(context, fact)
         case _:
             assert_never(fact)
 
 
-def entered(turn: Turn, name: TaskId, batch: Batch) -> None:
+def entered(context: StepContext, name: TaskId, batch: Batch) -> None:
     """A batch waits in the hook: let it go on if its readers are close enough behind."""
-    task = turn.state.tasks[name]
+    task = context.state.tasks[name]
     if batch > task.entered:
-        turn.set_task(name, evolve(task, entered=batch))
-        backpressure.admit(turn, name)
+        context.set_task(name, evolve(task, entered=batch))
+        backpressure.admit(context, name)
 
 
-def advance(turn: Turn, name: TaskId, boundary: Boundary) -> None:
+def advance(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     """A batch is committed: what it wrote may be read, and a checkpoint that waited for it may cut."""
-    state = turn.state
+    state = context.state
     task = state.tasks[name]
     if boundary.batch <= task.boundary.batch:
         return
-    _check_positions(turn, name, boundary)
+    _check_positions(context, name, boundary)
     batch = boundary.batch
     after = evolve(
         task,
@@ -84,46 +84,46 @@ def advance(turn: Turn, name: TaskId, boundary: Boundary) -> None:
         written=max(task.written, batch),
         fruitless=0,
     )
-    turn.set_task(name, after)
-    coordinator.open_gates(turn, state.graph.outputs[name])
-    backpressure.admit_upstream(turn, name)
-    if state.pending and alignment.could_cut(turn.state, name):
-        coordinator.cut(turn)
-    drain(turn, name)
+    context.set_task(name, after)
+    coordinator.open_gates(context, state.graph.outputs[name])
+    backpressure.admit_upstream(context, name)
+    if state.pending and alignment.could_cut(context.state, name):
+        coordinator.cut(context)
+    drain(context, name)
 
 
-def _check_positions(turn: Turn, name: TaskId, boundary: Boundary) -> None:
-    state = turn.state
+def _check_positions(context: StepContext, name: TaskId, boundary: Boundary) -> None:
+    state = context.state
     for channel, before, now in zip(
         state.graph.inputs[name], state.tasks[name].boundary.positions, boundary.positions, strict=True
     ):
         if not before <= now <= state.gates[channel.id]:
-            raise turn.impossible(
+            raise context.impossible(
                 f"batch {boundary.batch} of task {name} consumed channel {channel.id} through {now}: it stood at "
                 f"{before} and its gate at {state.gates[channel.id]}"
             )
 
 
-def started(turn: Turn, name: TaskId, boundary: Boundary) -> None:
+def started(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     """A run is up. What earlier runs wrote for a batch that will run again, or never, is thrown away."""
-    task = turn.state.tasks[name]
+    task = context.state.tasks[name]
     if task.started:
         return
     batch = max(boundary.batch, task.boundary.batch)
-    turn.set_task(
+    context.set_task(
         name, evolve(task, started=True, entered=max(batch, task.entered), admitted=max(batch, task.admitted))
     )
     if task.run > 1:
-        for sink in turn.state.graph.by_id[name].sinks:
-            turn.set_sink(sink, evolve(turn.state.sinks[sink], abort_run=task.run))
-            turn.order(AbortAttempts(turn.state.generation, sink, task.run))
-    advance(turn, name, boundary)
-    drain(turn, name)
+        for sink in context.state.graph.by_id[name].sinks:
+            context.set_sink(sink, evolve(context.state.sinks[sink], abort_run=task.run))
+            context.order(AbortAttempts(context.state.generation, sink, task.run))
+    advance(context, name, boundary)
+    drain(context, name)
 
 
-def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
+def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) -> None:
     """A query is dead: decide whether it, or the whole job, tries again."""
-    state = turn.state
+    state = context.state
     task = state.tasks[name]
     alone = restarts.is_alone(state.settings.restart, failure, task.fruitless)
     history, answer = restarts.decide(
@@ -136,15 +136,15 @@ def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
         skips=state.settings.mode is Mode.AT_MOST_ONCE,
     )
     if alone:
-        turn.state = evolve(state, histories={**state.histories, name: history})
+        context.state = evolve(state, histories={**state.histories, name: history})
     else:
-        turn.state = evolve(state, history=history)
-    _say(turn, f"task {name} failed ({failure.kind.value}: {failure.message})", answer)
+        context.state = evolve(state, history=history)
+    _say(context, f"task {name} failed ({failure.kind.value}: {failure.message})", answer)
     match answer:
         case GiveUp():
-            closing.close(turn, Ending.FAILED)
+            closing.close(context, Ending.FAILED)
         case Restart(level=Level.JOB, delay_ms=delay_ms):
-            leadership.restart(turn, delay_ms)
+            leadership.restart(context, delay_ms)
         case Restart(delay_ms=delay_ms):
             again = evolve(
                 task,
@@ -156,42 +156,42 @@ def failed(turn: Turn, name: TaskId, failure: Failure, chance: float) -> None:
                 restart_at_ms=state.now_ms + delay_ms,
                 fruitless=task.fruitless + 1,
             )
-            turn.set_task(name, again)
+            context.set_task(name, again)
         case _:
             assert_never(answer)
 
 
-def checkpoints_failed(turn: Turn) -> None:
+def checkpoints_failed(context: StepContext) -> None:
     """More checkpoints in a row have failed than the user bears: the job goes back, or gives up."""
-    state = turn.state
+    state = context.state
     failure = Failure(FailureClass.INTERNAL, f"{state.failures} checkpoints failed in a row")
     history, answer = restarts.decide(
         state.settings.restart, state.history, failure, now_ms=state.now_ms, chance=0.5, fruitless=0, skips=False
     )
-    turn.state = evolve(state, history=history, failures=0)
-    _say(turn, failure.message, answer)
+    context.state = evolve(state, history=history, failures=0)
+    _say(context, failure.message, answer)
     match answer:
         case GiveUp():
-            closing.close(turn, Ending.FAILED)
+            closing.close(context, Ending.FAILED)
         case Restart(delay_ms=delay_ms):
-            leadership.restart(turn, delay_ms)
+            leadership.restart(context, delay_ms)
         case _:
             assert_never(answer)
 
 
-def _say(turn: Turn, what: str, answer: Restart | GiveUp) -> None:
+def _say(context: StepContext, what: str, answer: Restart | GiveUp) -> None:
     if isinstance(answer, GiveUp):
         text = f"{what}: giving up, {answer.why}"
     else:
         text = f"{what}: restarting the {answer.level.value} in {answer.delay_ms} ms"
-    turn.tell_story(text)
-    turn.order(Tell(Outcome.NOTICE, text))
+    context.tell_story(text)
+    context.order(Notify(Outcome.NOTICE, text))
 
 
-def run_again(turn: Turn, name: TaskId) -> None:
+def run_again(context: StepContext, name: TaskId) -> None:
     """The delay is over: start the failed query in place."""
-    turn.set_task(name, evolve(turn.state.tasks[name], restart_at_ms=None))
-    turn.order(start_order(turn.state, name))
+    context.set_task(name, evolve(context.state.tasks[name], restart_at_ms=None))
+    context.order(start_order(context.state, name))
 
 
 def start_order(state: JobState, name: TaskId) -> StartTask:
@@ -204,13 +204,13 @@ def start_order(state: JobState, name: TaskId) -> StartTask:
     return StartTask(state.generation, name, run, in_place=True, skip=skip)
 
 
-def drain(turn: Turn, name: TaskId) -> None:
+def drain(context: StepContext, name: TaskId) -> None:
     """Once nothing more can come to a task, let it finish and stop."""
-    task = turn.state.tasks[name]
-    if task.draining or not task.started or not exhausted(turn.state, name, task):
+    task = context.state.tasks[name]
+    if task.draining or not task.started or not exhausted(context.state, name, task):
         return
-    turn.set_task(name, evolve(task, draining=True))
-    turn.order(StopTask(turn.state.generation, name, task.run, drain=True))
+    context.set_task(name, evolve(task, draining=True))
+    context.order(StopTask(context.state.generation, name, task.run, drain=True))
 
 
 def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
@@ -224,29 +224,29 @@ def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
     return True
 
 
-def ended(turn: Turn, name: TaskId, boundary: Boundary) -> None:
+def ended(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     """A query has stopped. Good if it was drained; a failure if it stopped by itself."""
-    advance(turn, name, boundary)
-    task = turn.state.tasks[name]
+    advance(context, name, boundary)
+    task = context.state.tasks[name]
     if not task.draining:
-        failed(turn, name, Failure(FailureClass.EXTERNAL, "its query was stopped from outside"), 0.5)
+        failed(context, name, Failure(FailureClass.EXTERNAL, "its query was stopped from outside"), 0.5)
         return
-    turn.set_task(name, evolve(task, ended=True))
-    turn.tell_story(f"task {name} finished after batch {boundary.batch}")
-    for channel in turn.state.graph.outputs[name]:
-        drain(turn, channel.downstream)
+    context.set_task(name, evolve(task, ended=True))
+    context.tell_story(f"task {name} finished after batch {boundary.batch}")
+    for channel in context.state.graph.outputs[name]:
+        drain(context, channel.downstream)
 
 
-def reported(turn: Turn, fact: Reported) -> None:
+def reported(context: StepContext, fact: Reported) -> None:
     """A task says all it has to say, because something may have been lost."""
-    started(turn, fact.task, fact.boundary)
-    advance(turn, fact.task, fact.boundary)
+    started(context, fact.task, fact.boundary)
+    advance(context, fact.task, fact.boundary)
     if fact.entered is not None:
-        entered(turn, fact.task, fact.entered)
+        entered(context, fact.task, fact.entered)
     if fact.source_ended:
-        turn.set_task(fact.task, evolve(turn.state.tasks[fact.task], source_ended=True))
-        drain(turn, fact.task)
+        context.set_task(fact.task, evolve(context.state.tasks[fact.task], source_ended=True))
+        drain(context, fact.task)
     if fact.failure is not None:
-        failed(turn, fact.task, fact.failure, fact.chance)
+        failed(context, fact.task, fact.failure, fact.chance)
     elif fact.ended:
-        ended(turn, fact.task, fact.boundary)
+        ended(context, fact.task, fact.boundary)

@@ -28,7 +28,7 @@ from headgate.core.effects import (
 )
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId
-from headgate.core.state import AT_REST, JobState, Phase, Turn
+from headgate.core.state import AT_REST, JobState, Phase, StepContext
 from headgate.core.trigger import clock_deadline, has_room
 
 
@@ -57,41 +57,41 @@ def _deadlines(state: JobState) -> Iterator[int | None]:
         yield clock_deadline(state)
 
 
-def ticked(turn: Turn, now_ms: int) -> None:
+def ticked(context: StepContext, now_ms: int) -> None:
     """Do what is due."""
-    turn.state = evolve(turn.state, now_ms=max(now_ms, turn.state.now_ms))
-    now_ms = turn.state.now_ms
-    if turn.state.phase in AT_REST:
+    context.state = evolve(context.state, now_ms=max(now_ms, context.state.now_ms))
+    now_ms = context.state.now_ms
+    if context.state.phase in AT_REST:
         return
-    if turn.state.restart_at_ms is not None and now_ms >= turn.state.restart_at_ms:
-        leadership.read(turn)
-    if turn.state.phase is Phase.RUNNING:
-        for name, task in turn.state.tasks.items():
+    if context.state.restart_at_ms is not None and now_ms >= context.state.restart_at_ms:
+        leadership.read(context)
+    if context.state.phase is Phase.RUNNING:
+        for name, task in context.state.tasks.items():
             if task.restart_at_ms is not None and now_ms >= task.restart_at_ms:
-                tasks.run_again(turn, name)
-        sinks.look_again(turn)
-        coordinator.expire(turn)
-        before = turn.state
-        turn.state = alignment.overtake(before)
-        if turn.state is not before:
-            coordinator.cut(turn)
-    retry(turn)
-    if turn.state.resend_at_ms is not None and now_ms >= turn.state.resend_at_ms:
-        turn.state = evolve(turn.state, resend_at_ms=now_ms + turn.state.settings.resend_ms)
-        turn.effects.extend(unanswered(turn.state))
-        closing.say_waiting(turn)
+                tasks.run_again(context, name)
+        sinks.look_again(context)
+        coordinator.expire(context)
+        before = context.state
+        context.state = alignment.overtake(before)
+        if context.state is not before:
+            coordinator.cut(context)
+    retry(context)
+    if context.state.resend_at_ms is not None and now_ms >= context.state.resend_at_ms:
+        context.state = evolve(context.state, resend_at_ms=now_ms + context.state.settings.resend_ms)
+        context.effects.extend(unanswered(context.state))
+        closing.say_waiting(context)
 
 
-def retry(turn: Turn) -> None:
+def retry(context: StepContext) -> None:
     """Order again what failed, once its wait is over."""
-    state = turn.state
+    state = context.state
     if state.chain.retry_at_ms is not None and state.now_ms >= state.chain.retry_at_ms:
-        turn.state = evolve(state, chain=evolve(state.chain, retry_at_ms=None))
-        turn.order(CreateRecord(state.leader, state.chain.queue[0]))
+        context.state = evolve(state, chain=evolve(state.chain, retry_at_ms=None))
+        context.order(CreateRecord(state.leader, state.chain.queue[0]))
     for name, sink in state.sinks.items():
         if sink.retry_at_ms is not None and state.now_ms >= sink.retry_at_ms:
-            turn.set_sink(name, evolve(sink, retry_at_ms=None))
-            sinks.order_commit(turn, name)
+            context.set_sink(name, evolve(sink, retry_at_ms=None))
+            sinks.order_commit(context, name)
 
 
 def unanswered(state: JobState) -> Iterator[Effect]:

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headgate.channel import accepting
-from headgate.core.effects import Outcome, Tell
+from headgate.core.effects import Notify, Outcome
 from headgate.core.events import (
     CancelAsked,
     CheckpointAsked,
@@ -146,7 +146,7 @@ class ControlServer:
     ) -> None:
         self.close()
 
-    def answer(self, tell: Tell) -> None:
+    def answer(self, tell: Notify) -> None:
         """What the core tells, to whoever asked. What nobody waits for is let go."""
         if tell.request is None:
             return

@@ -54,7 +54,7 @@ class Performer:
         storage: Storage,
         lanes: Lanes,
         tell: Callable[[Event | Note], None],
-        answer: Callable[[e.Tell], None],
+        answer: Callable[[e.Notify], None],
     ) -> None:
         """Everything an order may need."""
         self._job = job
@@ -125,7 +125,7 @@ class Performer:
                 self._lanes.put_once("sweep", self._storage.list_files, order)
             case e.DeleteFiles():
                 put("sweep", self._storage.delete_files, order)
-            case e.Tell():
+            case e.Notify():
                 self._answer(order)
             case e.AnswerAck():
                 pass  # A task's snapshot holds nothing open that would wait for the answer.

@@ -31,7 +31,7 @@ SHOW_AGAIN_S = 5.0
 """A check that takes longer is shown, and again so often."""
 
 
-class Wishes(Protocol):
+class RestoreOptions(Protocol):
     """What the user says about where to begin."""
 
     @property
@@ -51,22 +51,22 @@ class Wishes(Protocol):
 
 
 @dataclass(frozen=True)
-class Beginning:
+class RestorePlan:
     """Where a job begins: at a checkpoint of its own, or at a savepoint that is to be brought in first."""
 
     restore: Restore
-    brought: savepoints.Brought | None = None
+    brought: savepoints.ImportedSavepoint | None = None
     base: CompletedCheckpoint | None = None
     """The checkpoint of its own."""
 
 
-def choose(store: JobStore, wishes: Wishes) -> Beginning:
+def choose(store: JobStore, wishes: RestoreOptions) -> RestorePlan:
     """Where the job begins, as far as can be said without reading all files. Nothing is written."""
     if wishes.verify not in VERIFY:
         raise InvalidOption(f"verify={wishes.verify!r}: give one of {', '.join(VERIFY)}")
     refuse_second(store, takeover=wishes.takeover)
     found = _wanted(store, wishes.restore_from)
-    brought, wanted = (found, None) if isinstance(found, savepoints.Brought) else (None, found)
+    brought, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
     records = store.read_chain()
     base = None
     if brought is None:
@@ -75,13 +75,13 @@ def choose(store: JobStore, wishes: Wishes) -> Beginning:
             base = _whole(store, records, base, wishes, Reading())
     restore = _restore(records, base, wanted, wishes)
     _refuse_needless(records, restore)
-    return Beginning(restore, brought, base)
+    return RestorePlan(restore, brought, base)
 
 
 @contextlib.contextmanager
 def confirming(
-    store: JobStore, wishes: Wishes, beginning: Beginning, show: Callable[[dict[str, Any]], None]
-) -> Iterator["Future[Beginning]"]:
+    store: JobStore, wishes: RestoreOptions, beginning: RestorePlan, show: Callable[[dict[str, Any]], None]
+) -> Iterator["Future[RestorePlan]"]:
     """Read all files of the checkpoint beside whatever else is done meanwhile, and say how far that has come.
 
     The future has where the job begins, once it is clear that it can.
@@ -99,7 +99,7 @@ def confirming(
             reading.give_up()  # Nobody waits for it when something else has ended the start.
 
 
-def _confirm(store: JobStore, wishes: Wishes, beginning: Beginning, reading: Reading) -> Beginning:
+def _confirm(store: JobStore, wishes: RestoreOptions, beginning: RestorePlan, reading: Reading) -> RestorePlan:
     while (chosen := beginning.base) is not None and wishes.verify == "full" and store.local_root is not None:
         records = store.read_chain()
         try:
@@ -113,13 +113,13 @@ def _confirm(store: JobStore, wishes: Wishes, beginning: Beginning, reading: Rea
             continue
         if base.id == chosen.id:
             return beginning
-        return Beginning(_restore(records, base, beginning.restore.checkpoint, wishes), None, base)
+        return RestorePlan(_restore(records, base, beginning.restore.checkpoint, wishes), None, base)
     return beginning
 
 
 def _show(
     store: JobStore,
-    beginning: Beginning,
+    beginning: RestorePlan,
     reading: Reading,
     over: threading.Event,
     show: Callable[[dict[str, Any]], None],
@@ -133,7 +133,7 @@ def _show(
 
 
 def _restore(
-    records: tuple[Record, ...], base: CompletedCheckpoint | None, wanted: CheckpointId | None, wishes: Wishes
+    records: tuple[Record, ...], base: CompletedCheckpoint | None, wanted: CheckpointId | None, wishes: RestoreOptions
 ) -> Restore:
     if base is not None and base.id != recovery.latest(records):
         wanted = base.id
@@ -149,7 +149,7 @@ def _restore(
 def settle(
     store: JobStore,
     graph: Graph,
-    beginning: Beginning,
+    beginning: RestorePlan,
     backend: str | None = None,
     schemas: fit.Schemas = lambda *_: None,
 ) -> Restore:
@@ -191,7 +191,7 @@ def refuse_second(store: JobStore, *, takeover: bool) -> None:
         )
 
 
-def _wanted(store: JobStore, text: str | None) -> savepoints.Brought | CheckpointId | None:
+def _wanted(store: JobStore, text: str | None) -> savepoints.ImportedSavepoint | CheckpointId | None:
     if text is None or text == "latest":
         return None
     if text.isdecimal():
@@ -203,7 +203,7 @@ def _wanted(store: JobStore, text: str | None) -> savepoints.Brought | Checkpoin
 
 
 def _whole(
-    store: JobStore, records: tuple[Record, ...], base: CompletedCheckpoint, wishes: Wishes, reading: Reading
+    store: JobStore, records: tuple[Record, ...], base: CompletedCheckpoint, wishes: RestoreOptions, reading: Reading
 ) -> CompletedCheckpoint:
     """The checkpoint, if all its files are whole; with ``fallback``, else the newest one before it that is."""
     content = reading if wishes.verify == "full" else None

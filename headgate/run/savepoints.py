@@ -104,7 +104,7 @@ def read(path: Path) -> tuple[CompletedCheckpoint, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Brought:
+class ImportedSavepoint:
     """A savepoint from elsewhere, seen to be whole. Nothing is written yet."""
 
     path: Path
@@ -137,23 +137,23 @@ class Brought:
         return record, _prefixed(self.extra, prefix)
 
 
-def prepare(store: JobStore, path: Path) -> Brought | CheckpointId:
+def prepare(store: JobStore, path: Path) -> ImportedSavepoint | CheckpointId:
     """See that a savepoint is whole; or its number, if it is our own."""
     record, extra = read(path)
     own = store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve()
     if own and any(each.id == record.id for each in store.read_chain()):
         return record.id
-    return Brought(path, record, extra)
+    return ImportedSavepoint(path, record, extra)
 
 
-def foresee(store: JobStore, brought: Brought) -> tuple[Record, ...]:
+def foresee(store: JobStore, brought: ImportedSavepoint) -> tuple[Record, ...]:
     """The chain as it would be with a savepoint from elsewhere. Nothing is written."""
     records = store.read_chain()
     fence = _next_fence(records, LeaderId("import"))
     return (*records, fence, brought.behind(fence, records)[0])
 
 
-def publish(store: JobStore, brought: Brought) -> CheckpointId:
+def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
     """Make a savepoint the newest checkpoint of the job: a fence, its files, its record, and its manifest last of all.
 
     If that fails, nothing of it is left but the fence.

@@ -234,7 +234,7 @@ def _run(
     teller: Teller,
     spark: SparkSession,
     store: JobStore,
-    confirmed: Callable[[], preflight.Beginning],
+    confirmed: Callable[[], preflight.RestorePlan],
 ) -> Result:
     planned, known = plan_job(job, spark)
     beginning = confirmed()

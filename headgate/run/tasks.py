@@ -40,7 +40,7 @@ from headgate.task import partitions
 from headgate.task.failure import TOO_BUSY
 from headgate.task.listener import Listener
 from headgate.task.logs import silence
-from headgate.task.query import Query, Stopped, Work
+from headgate.task.query import Query, QuerySpec, Stopped
 
 LOOK_FOR_ROOM_S = 1.0
 """A batch for which a sink has no room looks so often, and whenever the sink has committed something."""
@@ -289,7 +289,7 @@ class Tasks:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    def _work(self, order: e.StartTask, begin: tuple[Batch, ...]) -> Work:
+    def _work(self, order: e.StartTask, begin: tuple[Batch, ...]) -> QuerySpec:
         task = self._planned[order.task]
         inputs = self._graph.inputs[order.task]
         directory = self._root / task_directory(order.task, order.generation)
@@ -315,7 +315,7 @@ class Tasks:
             own = offsets.of_sources()
             return bool(sources) and all(source.ended(line) for (_, source), line in zip(sources, own, strict=True))
 
-        return Work(
+        return QuerySpec(
             generation=order.generation,
             task=order.task,
             run=order.run,
@@ -483,10 +483,10 @@ APART_S, APART_MAX_S = 2.0, 15.0
 def _check_sources(sources: list[tuple[str, Source]], query: Path) -> None:
     """Let every source of a task say whether it can go on, and keep what it must remember."""
     last = layout.committed(query)
-    standing: list[str | None] = [None] * len(sources)
+    current: list[str | None] = [None] * len(sources)
     if last != NO_BATCH:
-        standing[:] = layout.read_offsets(query, last).of_sources()
-    for (uid, source), offset in zip(sources, standing, strict=True):
+        current[:] = layout.read_offsets(query, last).of_sources()
+    for (uid, source), offset in zip(sources, current, strict=True):
         before = layout.remembered(query, uid)
         now = source.check(offset, before)
         if now is not None and now != before:

@@ -61,7 +61,7 @@ MEANING: dict[str, tuple[str, str]] = {
     "SetHold": ("the user was not told that it is held", "it is held"),
     "ListFiles": ("the next sweep lists again", "the next sweep lists again"),
     "DeleteFiles": ("the next sweep deletes it", "partly deleted; no kept checkpoint names any of it"),
-    "Tell": ("the user does not hear of it", "the user has heard of it"),
+    "Notify": ("the user does not hear of it", "the user has heard of it"),
 }
 """What each cut leaves behind, in words. The figures beside it are counted, not written."""
 

@@ -365,7 +365,7 @@ def _delete_files(process: "Process", order: e.DeleteFiles) -> None:
     process.tell(FilesDeleted(order.generation, order.records))
 
 
-def tell(process: "Process", order: e.Tell) -> None:
+def tell(process: "Process", order: e.Notify) -> None:
     """Say something to the user."""
     if order.outcome is e.Outcome.NOTICE:
         return
@@ -402,5 +402,5 @@ HANDLERS: dict[type, Callable[..., None]] = {
     e.SetHold: set_hold,
     e.ListFiles: list_files,
     e.DeleteFiles: delete_files,
-    e.Tell: tell,
+    e.Notify: tell,
 }

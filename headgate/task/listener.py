@@ -50,7 +50,7 @@ class Listener(StreamingQueryListener):
     def _jlistener(self) -> Any:
         """What PySpark registers with Spark."""
         assert SparkContext._jvm is not None, "there is a session"  # noqa: SLF001 - PySpark has no other way
-        return SparkContext._jvm.PythonStreamingQueryListenerWrapper(InOneText(self))  # noqa: SLF001 - as above
+        return SparkContext._jvm.PythonStreamingQueryListenerWrapper(JsonProgressListener(self))  # noqa: SLF001 - as above
 
     def close(self) -> None:
         """Listen no more."""
@@ -102,7 +102,7 @@ class Listener(StreamingQueryListener):
             run.terminated(str(event.runId), event.exception)
 
 
-class InOneText(JStreamingQueryListener):
+class JsonProgressListener(JStreamingQueryListener):
     """Takes what Spark says of a batch over as one text. PySpark itself asks for every figure of it by a call."""
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name

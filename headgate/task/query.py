@@ -48,7 +48,7 @@ LOOK_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class QuerySpec:
     """What a run of a task is to do. All callables are called on this machine."""
 
     generation: Generation
@@ -102,7 +102,11 @@ class Query:
     """One run. ``tell`` takes facts, from any thread."""
 
     def __init__(
-        self, work: Work, listener: Listener, tell: Callable[[Event], None], measure: Callable[[str, float, Any], None]
+        self,
+        work: QuerySpec,
+        listener: Listener,
+        tell: Callable[[Event], None],
+        measure: Callable[[str, float, Any], None],
     ) -> None:
         """A run that has not started."""
         self.work = work

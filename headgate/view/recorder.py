@@ -11,7 +11,7 @@ once in ``PROGRESS_MS``, which is for whoever watches and not for the history.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from headgate.core.effects import Effect, Outcome, Tell
+from headgate.core.effects import Effect, Notify, Outcome
 from headgate.core.events import Event, Reported, SavepointCopied, TaskEnded, TaskFailed
 from headgate.core.ids import NO_GENERATION, TaskId
 from headgate.core.records import Ending
@@ -109,7 +109,7 @@ class Recorder:
             yield self._ended(after, effects)
         elif not told:
             for effect in effects:
-                if isinstance(effect, Tell) and effect.request is None and effect.outcome is not Outcome.DONE:
+                if isinstance(effect, Notify) and effect.request is None and effect.outcome is not Outcome.DONE:
                     yield {"event": "notice", "text": effect.text}
 
     def _failed(self, event: Event, before: JobState, after: JobState) -> Iterator[Line]:
@@ -145,7 +145,7 @@ class Recorder:
 
     def _ended(self, after: JobState, effects: Sequence[Effect]) -> Line:
         ending: Any = "deposed" if after.phase is Phase.DEPOSED or after.ending is None else after.ending.value
-        text = next((effect.text for effect in reversed(effects) if isinstance(effect, Tell)), "")
+        text = next((effect.text for effect in reversed(effects) if isinstance(effect, Notify)), "")
         if after.ending is Ending.FAILED and self._gave_up is not None:
             text = f"{text}; {self._gave_up}"
         return {"event": "ended", "ending": ending, "text": text, "leader": after.leader}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.core.coordinator import GivenUp, overtakes_at_once
-from headgate.core.effects import Effect, Outcome, Tell
+from headgate.core.effects import Effect, Notify, Outcome
 from headgate.core.events import CommitFailed, Event
 from headgate.core.graph import Graph
 from headgate.core.ids import NO_GENERATION, ChannelId, CheckpointId, TaskId
@@ -214,7 +214,7 @@ def _of_task(timed: _Timed, graph: Graph, task: TaskId) -> Line:
 def _why(checkpoint: CheckpointId, before: JobState, after: JobState, effects: Sequence[Effect]) -> str:
     """Why a checkpoint came to nothing. What nobody needs to be told is seen from what the job does now."""
     for effect in effects:
-        if isinstance(effect, Tell) and effect.outcome is Outcome.FAILED and effect.checkpoint == checkpoint:
+        if isinstance(effect, Notify) and effect.outcome is Outcome.FAILED and effect.checkpoint == checkpoint:
             return effect.text
     match after.phase:
         case Phase.RUNNING if before.generation == after.generation:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.core import events as e
-from headgate.core.effects import Effect, Tell
+from headgate.core.effects import Effect, Notify
 from headgate.run.control import ControlServer
 from headgate.store.jobstore import JobStore
 from tests.helpers import line
@@ -39,5 +39,5 @@ class Job:
 
     def _answer(self, given: list[Effect]) -> None:
         for effect in given:
-            if isinstance(effect, Tell):
+            if isinstance(effect, Notify):
                 self.server.answer(effect)

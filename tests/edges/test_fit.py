@@ -14,7 +14,7 @@ from headgate.core.ids import Batch, CheckpointId, OperatorUid, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Restore, TaskSnapshot
 from headgate.errors import InvalidJob
 from headgate.run import preflight, savepoints
-from headgate.run.preflight import Beginning
+from headgate.run.preflight import RestorePlan
 from headgate.store.jobstore import JobStore
 from tests.edges.spark_files import put
 from tests.edges.stores import FIRST, UP, US, Heard, open_job
@@ -44,7 +44,7 @@ def heard(tmp_path: Path) -> Heard:
     return made
 
 
-def refused(store: JobStore, now: Graph, beginning: Beginning, backend: str = ROCKS) -> str:
+def refused(store: JobStore, now: Graph, beginning: RestorePlan, backend: str = ROCKS) -> str:
     before = {entry.path for entry in store.list()}
     with pytest.raises(InvalidJob) as error:
         preflight.settle(store, now, beginning, backend)
@@ -54,9 +54,9 @@ def refused(store: JobStore, now: Graph, beginning: Beginning, backend: str = RO
 
 def test_a_job_that_fits_begins(heard: Heard) -> None:
     restore = Restore(again=True)
-    assert preflight.settle(heard.store, graph("count", "distinct"), Beginning(restore), ROCKS) == restore
+    assert preflight.settle(heard.store, graph("count", "distinct"), RestorePlan(restore), ROCKS) == restore
     renamed = Restore(again=True, renamed=((OperatorUid("count"), OperatorUid("total")),))
-    assert preflight.settle(heard.store, graph("total", "distinct"), Beginning(renamed), ROCKS) == renamed
+    assert preflight.settle(heard.store, graph("total", "distinct"), RestorePlan(renamed), ROCKS) == renamed
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_job_that_fits_begins(heard: Heard) -> None:
     ],
 )
 def test_a_part_of_a_querys_state_cannot_be_left_out(heard: Heard, now: tuple[str, ...], said: str) -> None:
-    why = refused(heard.store, graph(*now), Beginning(ALLOW))
+    why = refused(heard.store, graph(*now), RestorePlan(ALLOW))
     assert why.startswith("job job: checkpoint 5 does not fit: the operators with state of ")
     assert said in why
     assert "give every operator of the task a new uid" in why
@@ -77,11 +77,11 @@ def test_a_part_of_a_querys_state_cannot_be_left_out(heard: Heard, now: tuple[st
 
 def test_a_task_with_new_uids_begins_empty(heard: Heard) -> None:
     now = graph("count2", stateless=("clean2",))
-    assert preflight.settle(heard.store, now, Beginning(ALLOW), ROCKS) == ALLOW
+    assert preflight.settle(heard.store, now, RestorePlan(ALLOW), ROCKS) == ALLOW
 
 
 def test_another_state_backend_is_refused(heard: Heard) -> None:
-    why = refused(heard.store, graph("count", "distinct"), Beginning(Restore(again=True)), HASHES)
+    why = refused(heard.store, graph("count", "distinct"), RestorePlan(Restore(again=True)), HASHES)
     assert "task up is in RocksDBStateStoreProvider, and the job now wants HDFSBackedStateStoreProvider" in why
 
 
@@ -92,9 +92,11 @@ def test_a_savepoint_from_elsewhere_is_looked_at_before_it_is_brought_in(
     kept = Path(shutil.copytree(heard.root / "savepoints/5", tmp_path / "kept"))
     store = open_job(tmp_path / "new")
     brought = savepoints.prepare(store, kept)
-    assert isinstance(brought, savepoints.Brought)
-    refused(store, graph(*now), Beginning(ALLOW, brought), backend)
-    assert preflight.settle(store, graph("count", "distinct"), Beginning(ALLOW, brought), ROCKS).checkpoint is not None
+    assert isinstance(brought, savepoints.ImportedSavepoint)
+    refused(store, graph(*now), RestorePlan(ALLOW, brought), backend)
+    assert (
+        preflight.settle(store, graph("count", "distinct"), RestorePlan(ALLOW, brought), ROCKS).checkpoint is not None
+    )
 
 
 def test_what_fits_otherwise_is_asked_about_and_can_read_the_checkpoint(heard: Heard) -> None:
@@ -106,12 +108,12 @@ def test_what_fits_otherwise_is_asked_about_and_can_read_the_checkpoint(heard: H
 
     def settled(now: Graph, restore: Restore) -> str:
         with pytest.raises(InvalidJob) as error:
-            preflight.settle(heard.store, now, Beginning(restore), ROCKS, schemas)
+            preflight.settle(heard.store, now, RestorePlan(restore), ROCKS, schemas)
         return str(error.value)
 
     assert settled(graph("count", "distinct"), Restore(again=True)) == "job job: checkpoint 5 does not fit: v1"
     assert asked == [UP]
     settled(graph("count"), ALLOW)
     assert asked == [UP]
-    preflight.settle(heard.store, graph("count2", stateless=("clean2",)), Beginning(ALLOW), ROCKS, schemas)
+    preflight.settle(heard.store, graph("count2", stateless=("clean2",)), RestorePlan(ALLOW), ROCKS, schemas)
     assert asked == [UP], "what begins empty has nothing to fit"

@@ -24,8 +24,8 @@ from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskI
 from headgate.core.restart import FailureClass
 from headgate.errors import InvalidOption
 from headgate.task import query as under_test
-from headgate.task.listener import EARLY_MAX, InOneText, Listener
-from headgate.task.query import Query, Work
+from headgate.task.listener import EARLY_MAX, JsonProgressListener, Listener
+from headgate.task.query import Query, QuerySpec
 from tests.edges.mini_spark import WAIT_S, MiniSpark
 from tests.edges.spark_files import offsets, position, run_batches
 
@@ -46,7 +46,7 @@ class Running:
         self.query = self.another()
 
     def another(self, run: int = 1, **work: Any) -> Query:
-        made = Work(
+        made = QuerySpec(
             **{
                 "generation": Generation(1),
                 "task": TaskId("t"),
@@ -472,7 +472,7 @@ def test_what_spark_says_of_a_batch_comes_as_one_text(running: Running) -> None:
     run = Listening()
     running.listener.follow(run_id, run)
     event = SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: json.dumps(said)))
-    InOneText(running.listener).onQueryProgress(event)
+    JsonProgressListener(running.listener).onQueryProgress(event)
     assert run.heard == ["batch 7"]
 
 

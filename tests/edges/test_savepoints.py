@@ -14,7 +14,7 @@ from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
 from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Transaction
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.run import savepoints
-from headgate.run.savepoints import Brought
+from headgate.run.savepoints import ImportedSavepoint
 from headgate.snapshot.files import check, tables_of
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
@@ -215,9 +215,9 @@ def test_whatever_is_damaged_is_named_and_left_as_it_is(kept: Path, name: str, d
 # -- bringing in -------------------------------------------------------------------------------------------------------
 
 
-def prepare(store: JobStore, path: Path) -> Brought:
+def prepare(store: JobStore, path: Path) -> ImportedSavepoint:
     found = savepoints.prepare(store, path)
-    assert isinstance(found, Brought)
+    assert isinstance(found, ImportedSavepoint)
     return found
 
 
@@ -282,7 +282,7 @@ def test_the_jobs_own_savepoint_is_found_by_its_number_and_not_brought_in(heard:
     copy(heard)
     assert savepoints.prepare(heard.store, heard.root / "savepoints/5") == NUMBER
     copied = Path(shutil.copytree(heard.root / "savepoints/5", heard.root / "savepoints-kept"))
-    assert isinstance(savepoints.prepare(heard.store, copied), Brought)
+    assert isinstance(savepoints.prepare(heard.store, copied), ImportedSavepoint)
 
 
 def test_a_savepoint_is_brought_in_again_and_again(tmp_path: Path, kept: Path) -> None:

@@ -81,15 +81,15 @@ MUTANTS = (
     Mutant(
         "commit before publication: sinks may commit as soon as the record is ordered",
         "coordinator.py",
-        "    if first is not None:\n        turn.order(CreateRecord(state.leader, first))",
-        "    if first is not None:\n        turn.order(CreateRecord(state.leader, first))\n"
+        "    if first is not None:\n        context.order(CreateRecord(state.leader, first))",
+        "    if first is not None:\n        context.order(CreateRecord(state.leader, first))\n"
         "    if last is not None:\n"
-        "        for name, sink in turn.state.sinks.items():\n"
+        "        for name, sink in context.state.sinks.items():\n"
         "            after, _ = commit.allow(sink, chain.permit(last))\n"
-        "            turn.set_sink(name, after)\n"
+        "            context.set_sink(name, after)\n"
         "            if after.due:\n"
         "                from headgate.core.effects import CommitTransaction\n"
-        "                turn.order(CommitTransaction(state.generation, *after.due[0]))",
+        "                context.order(CommitTransaction(state.generation, *after.due[0]))",
     ),
     Mutant(
         "the gate is opened one barrier early",
@@ -140,8 +140,8 @@ MUTANTS = (
         "publication.py",
         "    links = chain.unclear(\n",
         "    links, record = chain.created(state.chain, fact.generation, fact.record)\n"
-        "    turn.state = evolve(state, chain=links)\n"
-        "    _recorded(turn, record)\n"
+        "    context.state = evolve(state, chain=links)\n"
+        "    _recorded(context, record)\n"
         "    return\n"
         "    links = chain.unclear(\n",
     ),
@@ -200,15 +200,15 @@ MUTANTS = (
     Mutant(
         "strangers are thrown away before decided commits are finished",
         "leadership.py",
-        "    for sink in sinks:\n        committing.order_commit(turn, sink)",
-        "    committing.abort_strangers(turn, fence.generation)\n"
-        "    for sink in sinks:\n        committing.order_commit(turn, sink)",
+        "    for sink in sinks:\n        committing.order_commit(context, sink)",
+        "    committing.abort_strangers(context, fence.generation)\n"
+        "    for sink in sinks:\n        committing.order_commit(context, sink)",
     ),
     Mutant(
         "strangers of our own generation are thrown away at the start",
         "leadership.py",
-        "    committing.abort_strangers(turn, state.generation)\n",
-        "    committing.abort_strangers(turn, state.generation + 1)  # type: ignore[arg-type]\n",
+        "    committing.abort_strangers(context, state.generation)\n",
+        "    committing.abort_strangers(context, state.generation + 1)  # type: ignore[arg-type]\n",
     ),
     Mutant(
         "the job returns to the checkpoint before the latest",
@@ -257,14 +257,14 @@ MUTANTS = (
         "a cancelled job deletes its checkpoints without making sure that it still leads",
         "closing.py",
         "    if not state.burned:\n",
-        "    turn.state = state = evolve(state, burned=state.burned or state.ending is Ending.CANCELLED)\n"
+        "    context.state = state = evolve(state, burned=state.burned or state.ending is Ending.CANCELLED)\n"
         "    if not state.burned:\n",
     ),
     Mutant(
         "a finished task's end is not seen by who reads from it",
         "tasks.py",
-        "    for channel in turn.state.graph.outputs[name]:\n        drain(turn, channel.downstream)",
-        "    for channel in turn.state.graph.outputs[name][:0]:\n        drain(turn, channel.downstream)",
+        "    for channel in context.state.graph.outputs[name]:\n        drain(context, channel.downstream)",
+        "    for channel in context.state.graph.outputs[name][:0]:\n        drain(context, channel.downstream)",
     ),
     Mutant(
         "at-most-once replays the batch",
@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "a lost message is never healed",
         "timing.py",
-        "        turn.effects.extend(unanswered(turn.state))\n",
+        "        context.effects.extend(unanswered(context.state))\n",
         "",
     ),
     Mutant(
@@ -311,8 +311,8 @@ MUTANTS = (
     Mutant(
         "who waits for a reader is not told when it has read on",
         "backpressure.py",
-        "            admit(turn, channel.upstream)\n",
-        "            admit(turn, name)\n",
+        "            admit(context, channel.upstream)\n",
+        "            admit(context, name)\n",
     ),
     Mutant(
         "a job that came to its end commits again when it is started",
@@ -377,8 +377,8 @@ MUTANTS = (
     Mutant(
         "whoever hears that it no longer leads throws away what it may have published",
         "leadership.py",
-        '        depose(turn, "leadership was lost")\n',
-        '        depose(turn, "leadership was lost")\n        committing.abort_unpublished(turn)\n',
+        '        depose(context, "leadership was lost")\n',
+        '        depose(context, "leadership was lost")\n        committing.abort_unpublished(context)\n',
     ),
     Mutant(
         "a sink without room is no reason for a checkpoint",
@@ -389,7 +389,7 @@ MUTANTS = (
     Mutant(
         "what comes after the first look for leftovers stays",
         "sinks.py",
-        "turn.state = evolve(turn.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
-        "turn.state = evolve(turn.state, look_again_ms=wait_ms)",
+        "context.state = evolve(context.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
+        "context.state = evolve(context.state, look_again_ms=wait_ms)",
     ),
 )

@@ -21,6 +21,7 @@ from headgate.core.effects import (
     DeleteSavepoint,
     Effect,
     ListFiles,
+    Notify,
     NotifyCompleted,
     OpenGate,
     ReadChain,
@@ -29,7 +30,6 @@ from headgate.core.effects import (
     StartTask,
     StopTask,
     TakeSnapshot,
-    Tell,
 )
 from headgate.core.records import CompletedCheckpoint, Fence, InFlight, Record, Transaction, Void
 from headgate.core.state import JobState, PendingCheckpoint, TaskState
@@ -79,7 +79,7 @@ def order(effect: Effect) -> str:
             return "list files"
         case DeleteFiles(_, records, files):
             return f"delete records {_line(records)}; files {_line(files)}"
-        case Tell(outcome, text, request):
+        case Notify(outcome, text, request):
             return f"tell {request or 'everyone'}, {outcome.value}: {text}"
         case _:
             assert_never(effect)

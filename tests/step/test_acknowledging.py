@@ -97,7 +97,7 @@ def test_a_refusal_of_another_generation_or_checkpoint_is_ignored() -> None:
 def test_who_asked_for_a_checkpoint_that_is_declined_hears_why() -> None:
     core = checkpointing()
     given = core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(1), TaskId("a"), "busy"))
-    assert next(one.text for one in only(o.Tell, given)) == (
+    assert next(one.text for one in only(o.Notify, given)) == (
         "checkpoint 1 given up: a part of the job declined it (a: busy)"
     )
     assert told(given)[0] == ("failed", "r1")

@@ -17,7 +17,7 @@ def test_requests_above_the_bound_are_refused() -> None:
     core.ask()
     for _ in range(REQUESTS_MAX):
         assert core.ask() == []
-    assert [one.text for one in only(o.Tell, core.ask())] == [
+    assert [one.text for one in only(o.Notify, core.ask())] == [
         f"checkpoint refused: {REQUESTS_MAX} requests are waiting already"
     ]
     assert told(core.savepoint()) == [("refused", f"r{REQUESTS_MAX + 3}")]

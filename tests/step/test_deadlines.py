@@ -133,7 +133,7 @@ def test_a_storage_that_stays_away_is_asked_later_and_later_and_told_of_now_and_
     told, tries = [], []
     for _ in range(20):
         given = core.tell(e.CreateUnclear(ME, Generation(1), CheckpointId(1), "no space left"))
-        told += [one.text for one in only(o.Tell, given)]
+        told += [one.text for one in only(o.Notify, given)]
         at = core.state.chain.retry_at_ms
         assert at is not None
         assert only(o.CreateRecord, core.tell(e.Ticked(at - 1))) == []

@@ -26,7 +26,7 @@ def two_savepoints() -> Core:
 
 def refused(core: Core, checkpoint: int) -> str:
     [tell] = core.tell(e.DeleteAsked(ASK, CheckpointId(checkpoint)))
-    assert isinstance(tell, o.Tell)
+    assert isinstance(tell, o.Notify)
     assert (tell.outcome, tell.request) == (o.Outcome.REFUSED, ASK)
     return tell.text
 

@@ -77,16 +77,16 @@ def test_a_sink_may_be_taken_out_of_a_job_that_was_stopped() -> None:
 
 def test_who_cancels_hears_what_it_waits_for_and_how_to_end_without() -> None:
     core = recovering()
-    said: list[o.Tell] = []
-    assert only(o.Tell, core.tell(e.CancelAsked(ASK))) == []  # It may be done in a moment.
+    said: list[o.Notify] = []
+    assert only(o.Notify, core.tell(e.CancelAsked(ASK))) == []  # It may be done in a moment.
     for given in (core.tell(e.Ticked(core.state.resend_at_ms or 0)), core.tell(failed_commit())):
-        said = [one for one in only(o.Tell, given) if one.request == ASK]
+        said = [one for one in only(o.Notify, given) if one.request == ASK]
         assert [one.outcome for one in said] == [o.Outcome.NOTICE]
         assert "sink out to commit checkpoint 1; to end without: `headgate cancel JOB --abandon-commits out`" in (
             said[0].text
         )
     assert said[0].text.endswith("(out: no such transaction)")
-    refused = only(o.Tell, core.tell(e.CancelAsked(AGAIN)))
+    refused = only(o.Notify, core.tell(e.CancelAsked(AGAIN)))
     assert [one.outcome for one in refused] == [o.Outcome.REFUSED]
     assert "already, and waits for sink out" in refused[0].text
     assert core.state.phase is Phase.CLOSING
@@ -97,7 +97,7 @@ def test_commits_that_cannot_succeed_are_given_up_by_name_and_the_chain_says_so(
     core.tell(e.CancelAsked(ASK), failed_commit())
     given = core.tell(e.CancelAsked(AGAIN, (OUT,)))
     assert ("done", "again") in told(given)
-    assert any("out: the commit of checkpoint 1 is abandoned" in one.text for one in only(o.Tell, given))
+    assert any("out: the commit of checkpoint 1 is abandoned" in one.text for one in only(o.Notify, given))
     core.burn()
     assert [one.checkpoint for one in closing_fence(core).abandoned] == [1]
     # What the sink throws away is ordered; a sink that is away for good is not waited for.
@@ -125,7 +125,7 @@ def test_a_cancelled_job_that_waits_for_a_sink_to_clear_up_can_be_ended_without_
     core = running(GRAPH)
     core.tell(e.CancelAsked(ASK))
     core.burn()
-    refused = only(o.Tell, core.tell(e.CancelAsked(AGAIN)))
+    refused = only(o.Notify, core.tell(e.CancelAsked(AGAIN)))
     assert "sink out to throw away what will never be committed" in refused[0].text
     assert told(core.tell(e.CancelAsked(AGAIN, (OUT,)))) == [("done", "again"), ("done", "mine")]
     assert core.state.phase is Phase.CLOSED
@@ -139,12 +139,12 @@ def test_who_cancels_a_closing_job_hears_what_it_waits_for() -> None:
     core.create()
     assert core.state.phase is Phase.CLOSING
     core.tell(core.commit_failed(1))
-    assert [one.outcome for one in only(o.Tell, core.tell(e.CancelAsked(ASK)))] == [o.Outcome.NOTICE]
+    assert [one.outcome for one in only(o.Notify, core.tell(e.CancelAsked(ASK)))] == [o.Outcome.NOTICE]
 
 
 def test_a_sink_that_the_job_does_not_have_cannot_be_given_up() -> None:
     core = recovering()
-    given = only(o.Tell, core.tell(e.CancelAsked(ASK, (SinkId("other"),))))
+    given = only(o.Notify, core.tell(e.CancelAsked(ASK, (SinkId("other"),))))
     assert [(one.outcome, one.text) for one in given] == [
         (o.Outcome.REFUSED, "cancel refused: the job has no sink other; it has: out")
     ]
@@ -162,7 +162,7 @@ def test_a_user_who_starts_a_job_may_give_up_what_a_sink_owes_once() -> None:
     core.read()
     given = core.create()
     assert core.state.phase is Phase.RUNNING
-    assert any("out: the commit of checkpoint 1 is abandoned" in one.text for one in only(o.Tell, given))
+    assert any("out: the commit of checkpoint 1 is abandoned" in one.text for one in only(o.Notify, given))
     fence = core.store[2]
     assert isinstance(fence, Fence)
     assert [one.checkpoint for one in fence.abandoned] == [1]

@@ -17,7 +17,7 @@ def test_a_job_that_does_not_fit_its_checkpoint_fails_before_it_touches_anything
     core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1)}
     core.lead()
     given = core.read()
-    assert [type(one) for one in given] == [o.Tell]
+    assert [type(one) for one in given] == [o.Notify]
     assert told(given) == [("failed", "None")]
     assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
 
@@ -25,7 +25,7 @@ def test_a_job_that_does_not_fit_its_checkpoint_fails_before_it_touches_anything
 def test_a_checkpoint_that_is_not_there_cannot_be_restored() -> None:
     core = Core(GRAPH)
     core.lead(restore=Restore(checkpoint=CheckpointId(7)))
-    assert [one.text for one in only(o.Tell, core.read())] == ["checkpoint 7 is not in the storage; there are: none"]
+    assert [one.text for one in only(o.Notify, core.read())] == ["checkpoint 7 is not in the storage; there are: none"]
 
 
 def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
@@ -100,7 +100,7 @@ def test_a_fence_that_is_there_from_an_earlier_try_opens_the_generation() -> Non
     core.lead()
     core.read()
     given = core.tell(e.CreateUnclear(ME, Generation(1), CheckpointId(0)), e.Ticked(100))
-    assert [type(one) for one in given] == [o.Tell, o.CreateRecord]
+    assert [type(one) for one in given] == [o.Notify, o.CreateRecord]
     core.store[0] = core.state.chain.queue[0]
     assert core.tell(e.RecordTaken(ME, core.store[0])) == [o.ReadChain(ME)]
     core.read()
@@ -123,7 +123,7 @@ def test_a_checkpoint_that_is_published_while_the_job_waits_to_restart_is_the_on
     core.make_ready(1)
     core.tell(core.failed("a", FailureClass.INTERNAL))
     given = core.create()
-    assert [type(one) for one in given] == [o.NotifyCompleted, o.CommitTransaction, o.Tell]
+    assert [type(one) for one in given] == [o.NotifyCompleted, o.CommitTransaction, o.Notify]
     core.tell(core.visible(1), e.Ticked(1000))
     assert [one.id for one in published(core)] == [1]
     core.read()
@@ -138,7 +138,7 @@ def test_a_checkpoint_that_is_published_while_the_job_closes_is_committed_and_ch
     core.make_ready(1)
     assert only(o.AbortStrangers, core.tell(core.failed("a", FailureClass.USER))) == []
     given = core.create()
-    assert [type(one) for one in given] == [o.NotifyCompleted, o.CommitTransaction, o.Tell]
+    assert [type(one) for one in given] == [o.NotifyCompleted, o.CommitTransaction, o.Notify]
     assert [type(one) for one in core.tell(core.visible(1))] == [o.CreateRecord]
     assert [type(one) for one in core.burn()] == [o.AbortStrangers]
     core.tell(core.strangers_aborted())
@@ -160,7 +160,7 @@ def test_who_finds_a_foreign_record_stops_and_orders_nothing_more() -> None:
     core.ask()
     core.make_ready(1)
     given = core.tell(e.RecordTaken(ME, fence(1, 2, 9, leader=OTHER)))
-    assert [type(one) for one in given] == [o.StopTask, o.StopTask, o.Tell, o.Tell, o.AbortUnpublished]
+    assert [type(one) for one in given] == [o.StopTask, o.StopTask, o.Notify, o.Notify, o.AbortUnpublished]
     assert told(given) == [("failed", "r1"), ("notice", "None")]
     assert core.state.phase is Phase.DEPOSED
     assert core.tell(e.Ticked(10_000_000)) == []

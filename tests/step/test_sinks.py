@@ -91,7 +91,7 @@ def test_a_commit_that_fails_is_told_to_whoever_watches_and_tried_later_and_late
     core.create()
     waits = []
     for _ in range(4):
-        assert [one.text for one in only(o.Tell, core.tell(core.commit_failed(1)))] == [
+        assert [one.text for one in only(o.Notify, core.tell(core.commit_failed(1)))] == [
             "out: commit of checkpoint 1 failed, will be tried again: no answer"
         ]
         at = core.state.sinks[next(iter(core.state.sinks))].retry_at_ms

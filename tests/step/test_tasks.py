@@ -29,7 +29,7 @@ def test_what_entered_may_write_and_what_was_written_is_noted() -> None:
 def test_a_query_that_stops_by_itself_has_failed() -> None:
     core = running(GRAPH)
     given = core.tell(core.ended("a", 0))
-    assert [one.text for one in only(o.Tell, given)] == [
+    assert [one.text for one in only(o.Notify, given)] == [
         "task a failed (external: its query was stopped from outside): restarting the task in 1000 ms"
     ]
     stands = core.state.tasks[A]
@@ -39,7 +39,7 @@ def test_a_query_that_stops_by_itself_has_failed() -> None:
 def test_a_task_that_may_not_restart_ends_the_job() -> None:
     core = running(GRAPH, restart=NoRestart())
     given = core.tell(core.failed("a"))
-    assert [type(one) for one in given] == [o.Tell, o.StopTask, o.StopTask, o.CreateRecord]
+    assert [type(one) for one in given] == [o.Notify, o.StopTask, o.StopTask, o.CreateRecord]
     assert [type(one) for one in core.burn()] == [o.AbortStrangers]
     assert core.state.ending is Ending.FAILED
 

@@ -128,7 +128,7 @@ def test_cancelling_a_closing_job_only_says_who_wants_to_hear_of_the_end() -> No
     core.tell(core.failed("a", FailureClass.USER))
     assert core.tell(e.CancelAsked(ASK)) == []
     core.burn()
-    assert [one.text for one in only(o.Tell, core.tell(core.strangers_aborted()))] == [
+    assert [one.text for one in only(o.Notify, core.tell(core.strangers_aborted()))] == [
         "the job is failed; latest checkpoint: none"
     ]
 

@@ -123,7 +123,7 @@ def test_a_cancelled_job_does_not_name_a_checkpoint_that_it_has_deleted() -> Non
     core.tell(e.CancelAsked(RequestId("x")))
     core.create()
     given = core.tell(core.strangers_aborted(), e.FilesListed(Generation(1), ()), e.FilesDeleted(Generation(1), (ONE,)))
-    assert only(o.Tell, given)[-1].checkpoint is None
+    assert only(o.Notify, given)[-1].checkpoint is None
 
 
 def test_whoever_cancels_hears_of_the_end() -> None:
@@ -190,7 +190,7 @@ def test_a_user_can_return_only_to_what_is_kept() -> None:
     core = Core(GRAPH, retained=1)
     core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1), 2: completed(GRAPH, 2, 3)}
     core.lead(restore=Restore(checkpoint=ONE))
-    texts = [one.text for one in only(o.Tell, core.read())]
+    texts = [one.text for one in only(o.Notify, core.read())]
     assert texts == ["checkpoint 1 is no longer kept and may be gone any moment; kept are: 2"]
     assert core.state.phase is Phase.CLOSED
     core.held = (ONE,)
@@ -204,7 +204,9 @@ def test_a_base_that_is_gone_when_the_fence_is_there_is_told_and_not_raised() ->
     core.lead(restore=Restore(checkpoint=ONE))
     core.read()
     del core.store[1]
-    assert [one.text for one in only(o.Tell, core.create())] == ["checkpoint 1 is not in the storage; there are: none"]
+    assert [one.text for one in only(o.Notify, core.create())] == [
+        "checkpoint 1 is not in the storage; there are: none"
+    ]
 
 
 def test_who_takes_over_leaves_a_job_that_is_over_and_a_user_can_start_it_again() -> None:
@@ -215,7 +217,7 @@ def test_who_takes_over_leaves_a_job_that_is_over_and_a_user_can_start_it_again(
     core.burn()
     core.tell(core.strangers_aborted())
     core.lead(OTHER)
-    assert core.read() == [o.Tell(Outcome.NOTICE, "the job is failed: start it again to go on")]
+    assert core.read() == [o.Notify(Outcome.NOTICE, "the job is failed: start it again to go on")]
     assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
     core.lead(OTHER, restore=Restore(again=True))
     core.read()

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from headgate.connect.rest import Answer, Client, Endpoint, Patience
+from headgate.connect.rest import Answer, Client, Endpoint, RetryPolicy
 from headgate.connect.text import Piece, pieces
 from headgate.errors import UserError
 from headgate.sink.partitions import Place
@@ -45,7 +45,7 @@ class PutWriter:
             return
         # Spark may be set to break long Base64 texts into lines, which the gateway does not read.
         body = b'{"Row":[' + texts.replace(rb"\r\n", b"") + b"]}"
-        patience = Patience(self.seconds, f"{self.who}: cannot put into table {self.table}")
+        patience = RetryPolicy(self.seconds, f"{self.who}: cannot put into table {self.table}")
         self._check(client.ask("PUT", f"/{quote(self.table)}/{_ANY_ROW}", patience=patience, body=body))
 
     def _check(self, answer: Answer) -> None:

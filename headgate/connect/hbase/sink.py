@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as eve
 from pyspark.sql.types import BinaryType
 
 from headgate.connect.hbase.puts import PutWriter
-from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint, warn_of_login
+from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, RetryPolicy, endpoint, warn_of_login
 from headgate.connect.text import as_text, column, fits, key_text, names_of, require
 from headgate.core.ids import SinkId
 from headgate.errors import ExternalError, InvalidOption
@@ -145,7 +145,7 @@ class HBaseSink(IdempotentSink):
         self._who = f"sink {context.sink}"
         warn_of_login(self._who, self._place)
         self._context = context
-        patience = Patience(OPEN_SECONDS, self._who)
+        patience = RetryPolicy(OPEN_SECONDS, self._who)
         with Client(self._place) as client:
             answer = client.ask("GET", f"/{quote(self._table)}/schema", patience=patience)
         if answer.status == 404:

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from headgate.connect.kafka import requests
 from headgate.connect.kafka.connection import Connection, Deadline, TimedOut, Unreachable
+from headgate.connect.kafka.models import Broker
 from headgate.connect.kafka.problems import MOVED, RETRIABLE, KafkaProblem, check
 from headgate.connect.kafka.requests import Call
 from headgate.connect.kafka.security import Security
-from headgate.connect.kafka.shapes import Broker
 from headgate.errors import ExternalError
 
 T = TypeVar("T")

@@ -53,13 +53,13 @@ class Memory:
 
 
 def gaps(
-    standing: Mapping[str, Mapping[int, int]],
+    offsets: Mapping[str, Mapping[int, int]],
     begins: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
 ) -> list[str]:
     """What is between where the job stands and what the partitions have."""
     lost = []
-    for name, each in standing.items():
+    for name, each in offsets.items():
         for p, at in sorted(each.items()):
             if (name, p) not in begins:
                 lost.append(f"partition {name}-{p} is gone")

@@ -12,9 +12,18 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.connect.kafka import inquiries, requests
+from headgate.connect.kafka import admin_requests, requests
 from headgate.connect.kafka.cluster import Cluster, Unfinished
 from headgate.connect.kafka.connection import Deadline, addresses
+from headgate.connect.kafka.models import (
+    Broker,
+    CommittedOffset,
+    ListedTransaction,
+    Metadata,
+    Partition,
+    Producer,
+    Transaction,
+)
 from headgate.connect.kafka.problems import (
     FENCED,
     INVALID_TXN_STATE,
@@ -25,15 +34,6 @@ from headgate.connect.kafka.problems import (
 )
 from headgate.connect.kafka.requests import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from headgate.connect.kafka.security import security
-from headgate.connect.kafka.shapes import (
-    Broker,
-    CommittedOffset,
-    ListedTransaction,
-    Metadata,
-    Partition,
-    Producer,
-    Transaction,
-)
 from headgate.errors import InvalidOption
 
 TIMEOUT_S = 8.0
@@ -169,7 +169,7 @@ class Client:
         call = requests.list_transactions(states)
 
         def attempt(deadline: Deadline) -> list[ListedTransaction]:
-            brokers, _ = self._cluster.ask_any(inquiries.metadata([]), deadline)
+            brokers, _ = self._cluster.ask_any(admin_requests.metadata([]), deadline)
             found: dict[str, ListedTransaction] = {}
             for broker in brokers:
                 code, listed = self._cluster.ask((broker.host, broker.port), call, deadline)
@@ -195,7 +195,7 @@ class Client:
         """The brokers, and the partitions of these topics. A topic that is not there is named as missing."""
 
         def attempt(deadline: Deadline) -> Metadata:
-            brokers, answers = self._cluster.ask_any(inquiries.metadata(topics), deadline)
+            brokers, answers = self._cluster.ask_any(admin_requests.metadata(topics), deadline)
             missing = tuple(answer.name for answer in answers if answer.code == UNKNOWN_TOPIC)
             found = [answer for answer in answers if answer.code != UNKNOWN_TOPIC]
             for answer in found:
@@ -212,7 +212,7 @@ class Client:
         Waits until no transaction is open in which offsets of this group were stored. If not ``stable`` it does not
         wait, and what is found may have been overtaken.
         """
-        call = inquiries.offset_fetch(group, list(partitions), stable=stable)
+        call = admin_requests.offset_fetch(group, list(partitions), stable=stable)
         doing = f"to read the offsets of group {group}"
 
         def attempt(deadline: Deadline) -> dict[Partition, CommittedOffset]:
@@ -229,7 +229,7 @@ class Client:
             partition: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
             for partition, offset in offsets.items()
         }
-        call = inquiries.offset_commit(group, stored)
+        call = admin_requests.offset_commit(group, stored)
 
         def attempt(deadline: Deadline) -> None:
             for partition, code in self._cluster.ask_coordinator(group, GROUP_COORDINATOR, call, deadline):
@@ -245,11 +245,11 @@ class Client:
         """
 
         def attempt(deadline: Deadline) -> str | None:
-            brokers, _ = self._cluster.ask_any(inquiries.metadata([]), deadline)
+            brokers, _ = self._cluster.ask_any(admin_requests.metadata([]), deadline)
             calls = [
                 (
                     (each.host, each.port),
-                    inquiries.describe_config(inquiries.BROKER_RESOURCE, str(each.node), name),
+                    admin_requests.describe_config(admin_requests.BROKER_RESOURCE, str(each.node), name),
                 )
                 for each in brokers
             ]
@@ -259,7 +259,7 @@ class Client:
 
     def topic_config(self, topic: str, name: str) -> str | None:
         """A setting of a topic, as ``broker_config``."""
-        call = inquiries.describe_config(inquiries.TOPIC_RESOURCE, topic, name)
+        call = admin_requests.describe_config(admin_requests.TOPIC_RESOURCE, topic, name)
         return self._cluster.until_done(lambda deadline: _setting(name, self._cluster.ask_any(call, deadline)))
 
     def _described(self, transactional_ids: Sequence[str], deadline: Deadline) -> dict[str, Transaction]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headgate.connect.kafka.shapes import Broker, ListedTransaction, Partition, Producer, Transaction
+from headgate.connect.kafka.models import Broker, ListedTransaction, Partition, Producer, Transaction
 from headgate.connect.kafka.wire import Reader, Writer
 
 T = TypeVar("T")

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Literal
 import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
+from headgate.connect.kafka.models import Partition
 from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
 from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
 from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.security import warn_of_login
-from headgate.connect.kafka.shapes import Partition
 from headgate.errors import InvalidOption, UserError
 from headgate.source.api import Source
 from headgate.values import count
@@ -164,14 +164,14 @@ class KafkaSource(Source):
 
     def check(self, offset: str | None, remembered: str | None) -> str:
         """See that the topics are those that they were, and still have everything from ``offset`` on."""
-        standing = {} if offset is None else offsets_of(offset)
+        offsets = {} if offset is None else offsets_of(offset)
         before = None if remembered is None else Memory.of(remembered)
         known = {} if before is None else before.topics
         brokers = self._brokers()
         wanted = set(brokers.matching(self.pattern)) if self.pattern else set(self.names)
-        found = brokers.topics(wanted | set(known) | set(standing))
+        found = brokers.topics(wanted | set(known) | set(offsets))
         lost: list[str] = []
-        for name in sorted({*known, *standing}):
+        for name in sorted({*known, *offsets}):
             if name not in wanted and name in found:
                 lost.append(f"topic {name} was read before, and is not named any more")
             elif name not in found:
@@ -179,15 +179,15 @@ class KafkaSource(Source):
             elif name in known and known[name][0] != found[name].id:
                 lost.append(f"topic {name} was deleted and made anew")
         there = {name: topic for name, topic in found.items() if name in wanted}
-        if missing := sorted(wanted.difference(there, known, standing)):
+        if missing := sorted(wanted.difference(there, known, offsets)):
             raise UserError(f"Kafka at {self.servers} has no topic {', '.join(missing)}: create it first")
         grown = {name: (n, there[name].partitions) for name, (_, n) in known.items() if name in there}
-        for name in standing:
+        for name in offsets:
             if name in there and name not in grown:
-                grown[name] = (len(standing[name]), there[name].partitions)
+                grown[name] = (len(offsets[name]), there[name].partitions)
         if not lost and offset is not None:
             begins, ends = brokers.earliest(there), brokers.ends(there, committed=False)
-            lost += gaps(standing, begins, ends)
+            lost += gaps(offsets, begins, ends)
         self._answer_lost(lost)
         self._answer_grown({name: pair for name, pair in grown.items() if pair[1] > pair[0]}, lost)
         ends_at = None if before is None else before.ends
@@ -229,18 +229,18 @@ class KafkaSource(Source):
         """Whether every partition is read to where it ended when the source was first started."""
         if not self.bounded or self._memory is None or self._memory.ends is None:
             return False
-        standing = offsets_of(offset)
+        offsets = offsets_of(offset)
         ends = self._memory.ends
-        return all(standing.get(name, {}).get(p, 0) >= end for name, each in ends.items() for p, end in each.items())
+        return all(offsets.get(name, {}).get(p, 0) >= end for name, each in ends.items() for p, end in each.items())
 
     def notify_completed(self, offset: str) -> None:
         """Tell the consumer group, if there is one, how far the job has come."""
         if self.group is None:
             return
-        standing = {Partition(name, p): at for name, each in offsets_of(offset).items() for p, at in each.items()}
+        offsets = {Partition(name, p): at for name, each in offsets_of(offset).items() for p, at in each.items()}
         # Not through librdkafka: when a connection breaks under such a request, it takes the whole process down.
         with Client(self.servers, for_librdkafka(self.options)) as client:
-            client.commit_offsets(self.group, standing)
+            client.commit_offsets(self.group, offsets)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.kafka import rows
 from headgate.connect.kafka.faults import Fenced
-from headgate.connect.kafka.fitting import fitting, refused
+from headgate.connect.kafka.journal import Note, read_note, write_note
+from headgate.connect.kafka.models import Partition
 from headgate.connect.kafka.names import Names
-from headgate.connect.kafka.notes import Note, read_note, write_note
+from headgate.connect.kafka.preflight import check_standing
 from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
 from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
-from headgate.connect.kafka.shapes import Partition
-from headgate.connect.kafka.standing import check_standing
 from headgate.connect.kafka.target import Target, client_options
+from headgate.connect.kafka.validate import refused, validated
 from headgate.core.ids import SinkId
 from headgate.errors import BadStorage, UserError
 from headgate.sink.api import Attempt, SinkContext
@@ -65,7 +65,7 @@ class StagedKafkaSink(WriteAheadSink):
             super().invoke(attempt, dataframe)
 
     def _prepare(self, dataframe: DataFrame) -> DataFrame:
-        return fitting(dataframe, self._target, self._partitions)
+        return validated(dataframe, self._target, self._partitions)
 
     def publish(self, sealed: SealedTransaction) -> None:
         """Publish every lane, unless it is noted that all are published."""

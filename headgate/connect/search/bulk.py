@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.connect.rest import BUSY, Answer, Client, Endpoint, Patience, error_text, shortened
+from headgate.connect.rest import BUSY, Answer, Client, Endpoint, RetryPolicy, error_text, shortened
 from headgate.connect.text import Piece, pieces
 from headgate.core.ids import Batch
 from headgate.errors import ExternalError, FencedOff, UserError
@@ -62,7 +62,7 @@ class BulkWriter:
         return ""
 
     def _send(self, client: Client, piece: Piece) -> None:
-        patience = Patience(self.seconds, f"{self.who}: cannot write to index {self.index}")
+        patience = RetryPolicy(self.seconds, f"{self.who}: cannot write to index {self.index}")
         todo: Piece | None = piece
         while todo is not None:
             answer = client.ask(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
 
-from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, Patience, endpoint, warn_of_login
+from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, RetryPolicy, endpoint, warn_of_login
 from headgate.connect.search.bulk import BulkWriter, Versions
 from headgate.connect.text import JSON_OPTIONS, as_text, column, fits, key_text, names_of, require
 from headgate.core.ids import SinkId
@@ -112,7 +112,7 @@ class SearchSink(IdempotentSink):
         self._who = f"sink {context.sink}"
         warn_of_login(self._who, self._place)
         self._context = context
-        patience = Patience(OPEN_SECONDS, self._who)
+        patience = RetryPolicy(OPEN_SECONDS, self._who)
         with Client(self._place) as client:
             answer = client.ask("GET", f"/{self._index}", patience=patience)
         if answer.status == 404:

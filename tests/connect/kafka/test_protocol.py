@@ -14,10 +14,10 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from headgate.connect.kafka.models import Broker, CommittedOffset, Partition, Producer
 from headgate.connect.kafka.problems import KafkaProblem
 from headgate.connect.kafka.protocol import Client, Ended, Outcome
 from headgate.connect.kafka.requests import TRANSACTION_COORDINATOR
-from headgate.connect.kafka.shapes import Broker, CommittedOffset, Partition, Producer
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.connect.kafka.notes import Note, read_note, write_note
+from headgate.connect.kafka.journal import Note, read_note, write_note
 from headgate.connect.kafka.producer import TransactionWriter
 from headgate.connect.kafka.staged import StagedKafkaSink, encoded
 from headgate.connect.kafka.target import Target

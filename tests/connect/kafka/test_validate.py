@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.connect.kafka.fitting import FRAME_BYTES
 from headgate.connect.kafka.staged import StagedKafkaSink
 from headgate.connect.kafka.target import Target
 from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
+from headgate.connect.kafka.validate import FRAME_BYTES
 from headgate.errors import UserError
 from headgate.sink.contract import attempt, context_in, seal
 from services.kafka import Kafka

@@ -28,7 +28,7 @@ _MARK = "headgate refuses a row"
 _SAID = re.compile(rf"{_MARK} <([^>]*)>")
 
 
-def fitting(dataframe: DataFrame, target: Target, partitions: int | None) -> DataFrame:
+def validated(dataframe: DataFrame, target: Target, partitions: int | None) -> DataFrame:
     """The same rows. Whoever computes them fails at the first that does not fit."""
     here = TOPIC not in dataframe.columns
     limit = _limit(target, known=here)

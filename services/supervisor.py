@@ -1,4 +1,4 @@
-"""A command on a leash: it ends when the process that started it is gone, however that happened.
+"""A command under a supervisor: it ends when the process that started it is gone, however that happened.
 
 One rule: the command does not begin before its watchdog is there, so there is no moment in which it could be left
 alone; and a start that is broken off, by Ctrl-C for example, leaves nothing.
@@ -14,7 +14,7 @@ from typing import IO
 from services.processes import Process, family, kill_family, kill_group
 
 
-class Leash:
+class Supervisor:
     """One run of a command, in a session of its own, with nothing on its input."""
 
     def __init__(

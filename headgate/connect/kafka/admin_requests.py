@@ -6,8 +6,8 @@ One rule: as in ``requests``, one version each, which every broker from Kafka 3.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headgate.connect.kafka.models import Broker, CommittedOffset, Partition
 from headgate.connect.kafka.requests import Call, after_throttle
-from headgate.connect.kafka.shapes import Broker, CommittedOffset, Partition
 from headgate.connect.kafka.wire import Reader, Writer
 
 TOPIC_RESOURCE = 2

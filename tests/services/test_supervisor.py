@@ -1,4 +1,4 @@
-"""A command on a leash runs as it should, and is never left alone."""
+"""A command under a supervisor runs as it should, and is never left alone."""
 
 import random
 import signal
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from services import leash
-from services.leash import Leash
+from services import supervisor
 from services.processes import Process, family, kill_family, kill_group
 from services.server import ROOT, wait_until
+from services.supervisor import Supervisor
 from tests.services.processes import processes_that_know
 
 ROUNDS = 12
@@ -21,8 +21,8 @@ WAIT = "import time; time.sleep(600)"
 LEAVE = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{WAIT}', sys.argv[1]]); print('left')"
 
 
-def start(directory: Path, program: str) -> Leash:
-    return Leash(
+def start(directory: Path, program: str) -> Supervisor:
+    return Supervisor(
         "leashed",
         [sys.executable, "-c", program, str(directory)],
         environment={"TOLD": "yes"},
@@ -58,7 +58,7 @@ def test_a_start_that_is_broken_off_before_the_watchdog_is_there_runs_nothing(
     def interrupted(_pid: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(leash, "family", interrupted)
+    monkeypatch.setattr(supervisor, "family", interrupted)
     with pytest.raises(KeyboardInterrupt):
         start(tmp_path, "import pathlib, sys; pathlib.Path(sys.argv[1], 'ran').touch()")
     assert processes_that_know(tmp_path) == []
