@@ -82,7 +82,7 @@ def checkpoint_cost(spark: SparkSession, rows: int = 10_000_000) -> None:
                 job = hg.Job(
                     "cost",
                     checkpoint=hg.Checkpointing(
-                        interval=interval, storage=str(where / "storage"), tolerable_failures=99
+                        interval=interval, storage=str(where / "storage"), tolerable_failed_checkpoints=99
                     ),
                     spark_conf={"spark.sql.shuffle.partitions": "2"},
                 )
@@ -109,7 +109,9 @@ def checkpoint_duration(spark: SparkSession) -> None:
         with scratch() as where:
             job = hg.Job(
                 "state",
-                checkpoint=hg.Checkpointing(interval="1s", storage=str(where / "storage"), tolerable_failures=99),
+                checkpoint=hg.Checkpointing(
+                    interval="1s", storage=str(where / "storage"), tolerable_failed_checkpoints=99
+                ),
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
             # The first source fills the state and then gives nothing; the second changes 1000 keys in each batch.
@@ -220,8 +222,8 @@ def overtaking(spark: SparkSession) -> None:
                     interval="500ms",
                     storage=str(where / "storage"),
                     unaligned=unaligned,
-                    lag_max=8,
-                    tolerable_failures=99,
+                    max_batches_ahead=8,
+                    tolerable_failed_checkpoints=99,
                 ),
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )

@@ -49,7 +49,8 @@ from pyspark.sql import functions as F
 def totals(rows):
     return (rows.withWatermark("event_time", "10 seconds").groupBy("key", F.window("event_time", "10 minutes"))
             .count().select("key", "count"))
-job = hg.Job("ours", checkpoint=hg.Checkpointing(interval="1s", storage=f"DIRECTORY/storage", tolerable_failures=99),
+checkpoint = hg.Checkpointing(interval="1s", storage=f"DIRECTORY/storage", tolerable_failed_checkpoints=99)
+job = hg.Job("ours", checkpoint=checkpoint,
              master="local[2]", spark_conf={"spark.sql.shuffle.partitions": "2"})
 rows = job.source("rows", hg.generator(rows_per_batch=10000, keys=1000))
 rows.apply("totals", totals).sink("out", hg.files("DIRECTORY/out"))
@@ -75,7 +76,9 @@ def task_level(spark: SparkSession) -> None:
 
             job = hg.Job(
                 "fails",
-                checkpoint=hg.Checkpointing(interval="1s", storage=str(where / "storage"), tolerable_failures=99),
+                checkpoint=hg.Checkpointing(
+                    interval="1s", storage=str(where / "storage"), tolerable_failed_checkpoints=99
+                ),
                 restart=hg.restart.fixed_delay(delay=f"{DELAY_MS}ms"),
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )

@@ -94,8 +94,8 @@ def windows(spark: SparkSession, rows: int = 6_000_000) -> None:
             {
                 "Spark's own sink, at least once": plain,
                 "two-phase, exactly once": ours(),
-                "the same without the net": ours(net=False),
-                "staged, exactly once": ours(way="staged"),
+                "the same without the write-ahead log": ours(write_ahead=False),
+                "staged, exactly once": ours(mode="staged"),
             },
             3,  # a round takes minutes
         )
@@ -232,8 +232,8 @@ def commits(spark: SparkSession, checkpoints: int = 200) -> None:
     seen: dict[str, list[float]] = {}
     with broker() as kafka:
         kafka.create_topic("out", PARTITIONS)
-        for name, net in (("with the net", True), ("without", False)):
-            seen[f"two-phase Kafka, {name}"] = _commits(spark, kafka, checkpoints, net=net)
+        for name, write_ahead in (("with the write-ahead log", True), ("without", False)):
+            seen[f"two-phase Kafka, {name}"] = _commits(spark, kafka, checkpoints, write_ahead=write_ahead)
     print("\nfrom the completion of a checkpoint to its commit in Kafka  (wanted: p99 below 100 ms)")
     print(f"  {'':<44}{'median ms':>14}{'p99':>9}{'longest':>9}{'n':>5}")
     for name, values in seen.items():
@@ -241,18 +241,20 @@ def commits(spark: SparkSession, checkpoints: int = 200) -> None:
         print(f"  {name:<44}{statistics.median(values):>14,.1f}{p99:>9,.1f}{max(values):>9,.1f}{len(values):>5}")
 
 
-def _commits(spark: SparkSession, kafka: Kafka, checkpoints: int, *, net: bool) -> list[float]:
+def _commits(spark: SparkSession, kafka: Kafka, checkpoints: int, *, write_ahead: bool) -> list[float]:
     seen: list[float] = []
     enough = threading.Event()
     with scratch() as where:
         job = hg.Job(
             "commits",
-            checkpoint=hg.Checkpointing(interval="500ms", storage=str(where / "storage"), tolerable_failures=99),
+            checkpoint=hg.Checkpointing(
+                interval="500ms", storage=str(where / "storage"), tolerable_failed_checkpoints=99
+            ),
             spark_conf={"spark.sql.shuffle.partitions": "2"},
         )
         rows = job.source("rows", hg.generator(rows_per_batch=1_000, keys=100))
         rows.apply("texts", lambda frame: frame.selectExpr("key", "cast(n as string) as value")).sink(
-            "out", hg.kafka.sink(kafka.servers, topic="out", transactional_id_prefix="bench", net=net)
+            "out", hg.kafka.sink(kafka.servers, topic="out", transactional_id_prefix="bench", write_ahead=write_ahead)
         )
 
         def on_event(line: Line) -> None:

@@ -64,8 +64,8 @@ job = hg.Job(
         interval=INTERVAL,
         timeout="2min",
         min_pause="500ms",  # Let the job work between two checkpoints, however long one takes.
-        tolerable_failures=2,  # Two in a row may fail; the third sends the job back to the last one.
-        retained=3,
+        tolerable_failed_checkpoints=2,  # Two in a row may fail; the third sends the job back to the last one.
+        num_retained=3,
         retain_on_cancellation=True,
     ),
     restart=hg.restart.fixed_delay(delay="10s", attempts=3),

@@ -77,7 +77,9 @@ def to_records(alerts: DataFrame) -> DataFrame:
 
 job = hg.Job(
     "fault-tolerant-sensors",
-    checkpoint=hg.Checkpointing(storage=STORAGE, interval=INTERVAL, timeout="2min", tolerable_failures=2, retained=2),
+    checkpoint=hg.Checkpointing(
+        storage=STORAGE, interval=INTERVAL, timeout="2min", tolerable_failed_checkpoints=2, num_retained=2
+    ),
     # What fails is tried again after 1 s, 2 s, 4 s, ... up to a minute.
     restart=hg.restart.exponential_delay(initial="1s", maximum="1min", multiplier=2.0),
     # Each batch writes down what it changed, and a checkpoint takes what is new since the last one.

@@ -105,7 +105,7 @@ def overtake(state: JobState) -> JobState:
 
 def alignment_deadline(state: JobState, pending: PendingCheckpoint) -> int | None:
     """When a checkpoint stops waiting for alignment. A savepoint is aligned however long it takes."""
-    timeout_ms = state.settings.alignment_timeout_ms
+    timeout_ms = state.settings.aligned_checkpoint_timeout_ms
     if timeout_ms is None or pending.unaligned or pending.kind is Kind.SAVEPOINT:
         return None
     return pending.triggered_at_ms + timeout_ms

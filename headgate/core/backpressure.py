@@ -1,7 +1,7 @@
 """How far a task may run ahead of its readers.
 
-One rule: a batch that has entered the hook may write once every reader of the task is at most ``lag_max`` batches
-behind it. Until then the hook waits, and with it the whole query. A checkpoint does not: a cut is of what is
+One rule: a batch that has entered the hook may write once every reader of the task is at most ``max_batches_ahead``
+batches behind it. Until then the hook waits, and with it the whole query. A checkpoint does not: a cut is of what is
 committed.
 
 It cannot lock up. A reader needs only what is committed to reach a barrier, and no barrier needs a batch that waits.
@@ -23,7 +23,7 @@ def admit(context: StepContext, name: TaskId) -> None:
 
 def may_enter(state: JobState, name: TaskId) -> bool:
     """Whether every reader is close enough behind the batch that has entered."""
-    limit = state.settings.lag_max
+    limit = state.settings.max_batches_ahead
     if limit is None:
         return True
     for channel in state.graph.outputs[name]:
@@ -35,6 +35,6 @@ def may_enter(state: JobState, name: TaskId) -> bool:
 
 def admit_upstream(context: StepContext, name: TaskId) -> None:
     """A task has read on: whoever waits for it may go on."""
-    if context.state.settings.lag_max is not None:
+    if context.state.settings.max_batches_ahead is not None:
         for channel in context.state.graph.inputs[name]:
             admit(context, channel.upstream)

@@ -87,7 +87,7 @@ def trigger(context: StepContext) -> None:
 
 def overtakes_at_once(settings: Settings) -> bool:
     """Whether checkpoints are unaligned from the start."""
-    return settings.unaligned or settings.alignment_timeout_ms == 0
+    return settings.unaligned or settings.aligned_checkpoint_timeout_ms == 0
 
 
 def ask(context: StepContext, request: Request) -> None:

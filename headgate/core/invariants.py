@@ -39,8 +39,8 @@ def violations(state: JobState) -> Iterator[str]:
 
 
 def _of_bounds(state: JobState) -> Iterator[str]:
-    if len(state.pending) > state.settings.concurrent_max:
-        yield f"{len(state.pending)} checkpoints are under way, {state.settings.concurrent_max} are allowed"
+    if len(state.pending) > state.settings.max_concurrent_checkpoints:
+        yield f"{len(state.pending)} checkpoints are under way, {state.settings.max_concurrent_checkpoints} are allowed"
     if len(state.requests) > REQUESTS_MAX or len(state.holding) > HOLDS_MAX or len(state.story) > STORY_MAX:
         yield "a queue is longer than its bound"
     if state.pending and state.phase is not Phase.RUNNING:

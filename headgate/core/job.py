@@ -126,7 +126,7 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
         case _:
             assert_never(event)
     if context.state.phase is Phase.RUNNING:
-        if context.state.failures > context.state.settings.tolerable_failures:
+        if context.state.failures > context.state.settings.tolerable_failed_checkpoints:
             tasks.checkpoints_failed(context)
         coordinator.trigger(context)
     return context.state, tuple(context.effects)

@@ -118,7 +118,7 @@ def _refuse_unkept(state: JobState, fact: ChainRead, base: CompletedCheckpoint |
         return
     completed = tuple(record for record in fact.records if isinstance(record, CompletedCheckpoint))
     stay = retention.keep(
-        completed, retained=state.settings.retained, held=fact.held, base=recovery.latest(fact.records)
+        completed, num_retained=state.settings.num_retained, held=fact.held, base=recovery.latest(fact.records)
     )
     if base not in stay:
         kept = ", ".join(str(checkpoint.id) for checkpoint in stay)

@@ -1,9 +1,9 @@
 """What may be deleted.
 
 One rule: nothing is deleted that a kept checkpoint names or that a live task may still need. What is kept: the newest
-``retained`` checkpoints, all savepoints, all that are held, and the one the running generation continues from, with the
-one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is found by mark and sweep over a listing,
-as a pure plan: the same function serves the sweep and its dry run.
+``num_retained`` checkpoints, all savepoints, all that are held, and the one the running generation continues from, with
+the one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is found by mark and sweep over a
+listing, as a pure plan: the same function serves the sweep and its dry run.
 
 Records of checkpoints may go, and so may voids before the newest one. Fences never do: one that was gone would let a
 late publication through.
@@ -30,13 +30,13 @@ class SweepPlan:
 def keep(
     completed: tuple[CompletedCheckpoint, ...],
     *,
-    retained: int,
+    num_retained: int,
     held: tuple[CheckpointId, ...],
     base: CheckpointId | None,
 ) -> tuple[CompletedCheckpoint, ...]:
     """The checkpoints that stay, in the order of ids."""
     periodic = [checkpoint.id for checkpoint in completed if checkpoint.kind is Kind.CHECKPOINT]
-    newest = periodic[-retained:] if retained else []
+    newest = periodic[-num_retained:] if num_retained else []
     beside = [checkpoint.keeps for checkpoint in completed if checkpoint.id == base]
     return tuple(
         checkpoint

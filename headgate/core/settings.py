@@ -26,21 +26,21 @@ class Settings:
     """Least time from the end of one checkpoint to the start of the next; above 0, one is under way at a time."""
     timeout_ms: int = 600_000
     """A checkpoint that is not ready for publication after so long is given up."""
-    concurrent_max: int = 1
+    max_concurrent_checkpoints: int = 1
     """So many checkpoints may be under way at once."""
-    tolerable_failures: int = 0
+    tolerable_failed_checkpoints: int = 0
     """So many failed checkpoints in a row are borne; one more fails the job."""
     unaligned: bool = False
     """Barriers overtake data: snapshots are taken at once, with the data in flight."""
-    alignment_timeout_ms: int | None = None
+    aligned_checkpoint_timeout_ms: int | None = None
     """An aligned checkpoint that is not aligned everywhere after so long goes on unaligned."""
-    lag_max: int | None = None
+    max_batches_ahead: int | None = None
     """A task runs at most so many batches ahead of its slowest reader, and then waits. None: as far as it likes."""
-    retained: int = 1
+    num_retained: int = 1
     """So many completed checkpoints are kept. Savepoints and held ones do not count."""
     retain_on_cancellation: bool = False
     """Keep the checkpoints when the job is cancelled."""
-    checkpoints_after_finish: bool = True
+    checkpoints_after_tasks_finish: bool = True
     """Go on with checkpoints after some tasks have finished."""
     restart: Strategy = field(default_factory=ExponentialDelay)
     resend_ms: int = 5_000
@@ -62,7 +62,7 @@ class Settings:
             raise InvalidSettings("commit_retry_max_ms is below commit_retry_ms: raise it")
         if self.leftovers_max_ms < self.leftovers_ms:
             raise InvalidSettings("leftovers_max_ms is below leftovers_ms: raise it")
-        if self.mode is Mode.AT_LEAST_ONCE and (self.unaligned or self.alignment_timeout_ms is not None):
+        if self.mode is Mode.AT_LEAST_ONCE and (self.unaligned or self.aligned_checkpoint_timeout_ms is not None):
             raise InvalidSettings(
                 "unaligned checkpoints and the alignment timeout need exactly-once or at-most-once: "
                 "at-least-once does not align at all"
@@ -73,11 +73,11 @@ _LEAST = {
     "interval_ms": 1,
     "min_pause_ms": 0,
     "timeout_ms": 1,
-    "concurrent_max": 1,
-    "tolerable_failures": 0,
-    "alignment_timeout_ms": 0,
-    "lag_max": 1,
-    "retained": 1,
+    "max_concurrent_checkpoints": 1,
+    "tolerable_failed_checkpoints": 0,
+    "aligned_checkpoint_timeout_ms": 0,
+    "max_batches_ahead": 1,
+    "num_retained": 1,
     "resend_ms": 1,
     "commit_retry_ms": 1,
     "commit_retry_max_ms": 1,

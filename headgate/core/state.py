@@ -161,7 +161,7 @@ class JobState:
     gates: Mapping[ChannelId, Batch] = field(default_factory=dict)
     sinks: Mapping[SinkId, SinkState] = field(default_factory=dict)
     pending: tuple[PendingCheckpoint, ...] = ()
-    """In the order of ids. At most ``concurrent_max``."""
+    """In the order of ids. At most ``max_concurrent_checkpoints``."""
     requests: tuple[Request, ...] = ()
     """At most ``coordinator.REQUESTS_MAX``."""
     next_id: CheckpointId = NO_CHECKPOINT
@@ -173,7 +173,7 @@ class JobState:
     failures: int = 0
     """Failed checkpoints in a row."""
     completed: tuple[CompletedCheckpoint, ...] = ()
-    """What is kept, in the order of ids: the newest ``retained``, the held, the savepoints, and the base."""
+    """What is kept, in the order of ids: the newest ``num_retained``, the held, the savepoints, and the base."""
     base: CheckpointId | None = None
     """The checkpoint this generation continues from, or its newest one since."""
     held: tuple[CheckpointId, ...] = ()

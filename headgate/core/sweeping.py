@@ -33,8 +33,8 @@ def discards(state: JobState) -> bool:
 
 def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     """The checkpoints that stay. A job that was cancelled keeps only what somebody wanted to keep."""
-    retained, base = (0, None) if discards(state) else (state.settings.retained, state.base)
-    return retention.keep(state.completed, retained=retained, held=state.held, base=base)
+    num_retained, base = (0, None) if discards(state) else (state.settings.num_retained, state.base)
+    return retention.keep(state.completed, num_retained=num_retained, held=state.held, base=base)
 
 
 def sweep(context: StepContext) -> None:

@@ -58,7 +58,7 @@ def has_room(state: JobState) -> bool:
     """Whether another checkpoint may start, whoever wants it."""
     return (
         state.phase is Phase.RUNNING
-        and len(state.pending) < state.settings.concurrent_max
+        and len(state.pending) < state.settings.max_concurrent_checkpoints
         and state.stop_after == NO_CHECKPOINT
         and chain.may_use(state.chain, state.next_id)
         and all(len(sink.due) < COMMITS_BEHIND_MAX for sink in state.sinks.values())
@@ -77,7 +77,7 @@ def clock_deadline(state: JobState) -> int | None:
     ended = [task.ended for task in state.tasks.values()]
     if all(ended):
         return _last_checkpoint(state)
-    if settings.interval_ms is None or (any(ended) and not settings.checkpoints_after_finish):
+    if settings.interval_ms is None or (any(ended) and not settings.checkpoints_after_tasks_finish):
         return None
     deadline = state.next_trigger_ms
     if deadline <= state.began_ms and not _has_moved(state):

@@ -46,7 +46,7 @@ def only_anomalies(rows: DataFrame) -> DataFrame:
 
 job = hg.Job(
     "demo",
-    checkpoint=hg.Checkpointing(interval="1s", storage=f"{DIRECTORY}/storage", tolerable_failures=3),
+    checkpoint=hg.Checkpointing(interval="1s", storage=f"{DIRECTORY}/storage", tolerable_failed_checkpoints=3),
     restart=hg.restart.exponential_delay(initial="500ms", maximum="10s"),
     state=hg.state.rocksdb(),
     spark_conf={"spark.sql.shuffle.partitions": "2"},

@@ -37,21 +37,21 @@ class Checkpointing:
     """A checkpoint that takes longer is given up."""
     min_pause: Duration = 0
     """Least time from the end of one checkpoint to the start of the next. Above 0, one is under way at a time."""
-    max_concurrent: int = 1
+    max_concurrent_checkpoints: int = 1
     """So many checkpoints may be under way at once."""
-    tolerable_failures: int = 0
+    tolerable_failed_checkpoints: int = 0
     """So many failed checkpoints in a row are borne; one more fails the job."""
     unaligned: bool = False
     """Barriers overtake data, so that a checkpoint does not wait behind a backlog."""
-    alignment_timeout: Duration | None = None
+    aligned_checkpoint_timeout: Duration | None = None
     """An aligned checkpoint that takes longer goes on unaligned. None: it stays aligned."""
-    retained: int = 1
+    num_retained: int = 1
     """So many completed checkpoints are kept."""
     retain_on_cancellation: bool = False
     """Keep the checkpoints of a job that is cancelled."""
-    after_tasks_finish: bool = True
+    checkpoints_after_tasks_finish: bool = True
     """Go on with checkpoints when some tasks have come to the end of their data."""
-    lag_max: int | None = 8
+    max_batches_ahead: int | None = 8
     """A task runs at most so many batches ahead of its slowest reader. None: as far as it likes."""
     working_directory: str | os.PathLike[str] | None = None
     """Where queries keep their own files. None: inside ``storage``, so that a checkpoint copies nothing."""
@@ -75,21 +75,25 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
     modes = {mode.value: mode for mode in Mode}
     if c.mode not in modes:
         raise InvalidOption(f"mode={c.mode!r} is no guarantee: choose one of {', '.join(map(repr, modes))}")
-    align = c.alignment_timeout
+    align = c.aligned_checkpoint_timeout
     try:
         return Settings(
             mode=modes[c.mode],
             interval_ms=None if c.interval is None else duration_ms(c.interval, name="interval", least=1),
             min_pause_ms=duration_ms(c.min_pause, name="min_pause", example="1s"),
             timeout_ms=duration_ms(c.timeout, name="timeout", example="10min", least=1),
-            concurrent_max=count(c.max_concurrent, name="max_concurrent", least=1),
-            tolerable_failures=count(c.tolerable_failures, name="tolerable_failures"),
+            max_concurrent_checkpoints=count(c.max_concurrent_checkpoints, name="max_concurrent_checkpoints", least=1),
+            tolerable_failed_checkpoints=count(c.tolerable_failed_checkpoints, name="tolerable_failed_checkpoints"),
             unaligned=_flag(c.unaligned, "unaligned"),
-            alignment_timeout_ms=None if align is None else duration_ms(align, name="alignment_timeout", example="30s"),
-            lag_max=None if c.lag_max is None else count(c.lag_max, name="lag_max", least=1),
-            retained=count(c.retained, name="retained", least=1),
+            aligned_checkpoint_timeout_ms=None
+            if align is None
+            else duration_ms(align, name="aligned_checkpoint_timeout", example="30s"),
+            max_batches_ahead=None
+            if c.max_batches_ahead is None
+            else count(c.max_batches_ahead, name="max_batches_ahead", least=1),
+            num_retained=count(c.num_retained, name="num_retained", least=1),
             retain_on_cancellation=_flag(c.retain_on_cancellation, "retain_on_cancellation"),
-            checkpoints_after_finish=_flag(c.after_tasks_finish, "after_tasks_finish"),
+            checkpoints_after_tasks_finish=_flag(c.checkpoints_after_tasks_finish, "checkpoints_after_tasks_finish"),
             restart=restart or ExponentialDelay(),
         )
     except InvalidSettings as error:

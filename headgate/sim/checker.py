@@ -34,8 +34,8 @@ class Shape:
     """The job as the checker sees it: who reads whom, who writes which sink, how many records there are."""
 
     mode: str
-    retained: int
-    lag_max: int | None
+    num_retained: int
+    max_batches_ahead: int | None
     aligned: bool
     """Whether every checkpoint is to be aligned. Savepoints always are."""
     leftovers_ms: int
@@ -218,11 +218,11 @@ class Checker:
         """A task commits a batch. It may not be further ahead of any of its readers than the user allows."""
         for name, upstream, downstream in self.shape.channels:
             reader = self.scene.disk.works.get((generation, downstream))
-            if upstream != task or reader is None or self.shape.lag_max is None:
+            if upstream != task or reader is None or self.shape.max_batches_ahead is None:
                 continue
             inputs = [channel for channel, _, down in self.shape.channels if down == downstream]
             behind = batch - reader.committed.positions[inputs.index(name)]
-            if behind > self.shape.lag_max:
+            if behind > self.shape.max_batches_ahead:
                 self.scene.violation(f"{task} runs {behind} batches ahead of {downstream}")
 
     def orders_commit(self, sink: str, generation: int, checkpoint: int) -> None:
@@ -278,7 +278,7 @@ class Checker:
         kept = {record.id for record in completed if record.kind.value == "savepoint"}
         kept.update(held)
         if not all_go:
-            kept.update(periodic[-self.shape.retained :])
+            kept.update(periodic[-self.shape.num_retained :])
             kept.update(record.id for record in completed[-1:])
             kept.update(self.beside[record.id] for record in completed[-1:] if record.id in self.beside)
         for number in doomed:

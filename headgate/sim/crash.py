@@ -122,7 +122,7 @@ def standard_plan() -> Plan:
     channels = tuple(Channel(ChannelId(f"c{n}"), TaskId("t0"), TaskId(f"t{n + 1}")) for n in range(2))
     settings = Settings(
         interval_ms=40,
-        tolerable_failures=3,
+        tolerable_failed_checkpoints=3,
         timeout_ms=1_000,
         restart=FixedDelay(delay_ms=5),
         resend_ms=60,

@@ -364,9 +364,11 @@ def _shape(plan: Plan) -> Shape:
     graph = plan.graph
     return Shape(
         mode=plan.settings.mode.value,
-        retained=plan.settings.retained,
-        lag_max=plan.settings.lag_max,
-        aligned=not plan.settings.unaligned and plan.settings.alignment_timeout_ms is None and plan.room is None,
+        num_retained=plan.settings.num_retained,
+        max_batches_ahead=plan.settings.max_batches_ahead,
+        aligned=not plan.settings.unaligned
+        and plan.settings.aligned_checkpoint_timeout_ms is None
+        and plan.room is None,
         leftovers_ms=plan.settings.leftovers_max_ms + LOOK_LATE_MS,
         held_up=_held_up(plan),
         channels=tuple((str(c.id), str(c.upstream), str(c.downstream)) for c in graph.channels),

@@ -123,7 +123,7 @@ class Recorder:
             yield {"event": "task-failed", "task": task, "run": run, "class": failure.kind.value, "message": what}
             cause, kind = f"task {task} failed: {what}", failure.kind
         elif back or over:
-            most = after.settings.tolerable_failures
+            most = after.settings.tolerable_failed_checkpoints
             task, cause, kind = None, f"more than {most} checkpoints failed in a row", FailureClass.INTERNAL
         else:
             return

@@ -207,7 +207,7 @@ def test_whoever_takes_up_the_id_of_a_batch_that_is_being_written_is_named_and_t
 def test_a_sink_with_little_room_takes_checkpoints_early_however_long_the_interval_is(
     kafka: Kafka, topic: str, run: Run, tmp_path: Path
 ) -> None:
-    out = to_kafka(kafka.servers, topic, max_open=2, net=True)
+    out = to_kafka(kafka.servers, topic, max_open=2, write_ahead=True)
     job = run({"directory": str(tmp_path), "source": ROWS, "interval": "1h", "sinks": {"out": out}})
     assert job.end(PATIENT_S) == 0, job.tail()
     assert sorted(int(one.value or b"") for one in read(kafka, topic)) == list(range(ROWS["rows"]))

@@ -91,7 +91,11 @@ def test_the_etl_job_is_set_as_a_user_would_run_it(monkeypatch: pytest.MonkeyPat
     job = load_job(ROOT / "examples/exactly_once_etl/job.py")
     settings = to_core(job.checkpoint, job.restart)
     assert (settings.mode, settings.interval_ms, settings.min_pause_ms) == (Mode.EXACTLY_ONCE, 10_000, 500)
-    assert (settings.tolerable_failures, settings.retained, settings.retain_on_cancellation) == (2, 3, True)
+    assert (settings.tolerable_failed_checkpoints, settings.num_retained, settings.retain_on_cancellation) == (
+        2,
+        3,
+        True,
+    )
 
 
 def test_the_sensor_job_is_set_as_a_user_would_run_it(monkeypatch: pytest.MonkeyPatch) -> None:

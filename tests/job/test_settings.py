@@ -50,7 +50,7 @@ def test_a_duration_that_is_too_short_is_refused(written: Duration) -> None:
 
 
 def test_the_defaults_are_flinks_and_a_bound_on_how_far_tasks_run_ahead() -> None:
-    assert to_core(Checkpointing(storage=STORAGE)) == Settings(lag_max=8)
+    assert to_core(Checkpointing(storage=STORAGE)) == Settings(max_batches_ahead=8)
 
 
 def test_every_setting_reaches_the_core() -> None:
@@ -60,14 +60,14 @@ def test_every_setting_reaches_the_core() -> None:
         mode="at-most-once",
         timeout="5min",
         min_pause="2s",
-        max_concurrent=2,
-        tolerable_failures=3,
+        max_concurrent_checkpoints=2,
+        tolerable_failed_checkpoints=3,
         unaligned=True,
-        alignment_timeout="30s",
-        retained=4,
+        aligned_checkpoint_timeout="30s",
+        num_retained=4,
         retain_on_cancellation=True,
-        after_tasks_finish=False,
-        lag_max=None,
+        checkpoints_after_tasks_finish=False,
+        max_batches_ahead=None,
         working_directory="/fast/disk",
     )
     assert to_core(written, NoRestart()) == Settings(
@@ -75,14 +75,14 @@ def test_every_setting_reaches_the_core() -> None:
         mode=Mode.AT_MOST_ONCE,
         timeout_ms=300_000,
         min_pause_ms=2_000,
-        concurrent_max=2,
-        tolerable_failures=3,
+        max_concurrent_checkpoints=2,
+        tolerable_failed_checkpoints=3,
         unaligned=True,
-        alignment_timeout_ms=30_000,
-        retained=4,
+        aligned_checkpoint_timeout_ms=30_000,
+        num_retained=4,
         retain_on_cancellation=True,
-        checkpoints_after_finish=False,
-        lag_max=None,
+        checkpoints_after_tasks_finish=False,
+        max_batches_ahead=None,
         restart=NoRestart(),
     )
     assert written.working_directory == "file:///fast/disk"
@@ -110,15 +110,21 @@ def test_without_an_interval_checkpoints_are_taken_when_asked_for() -> None:
         ),
         ({"timeout": "0s"}, "timeout='0s' is too short: it must be 1 ms or more, timeout='10min'"),
         ({"min_pause": -1}, "min_pause=-1 is too short: it must be 0 ms or more, min_pause='1s'"),
-        ({"max_concurrent": 0}, "max_concurrent=0 is too few: it must be 1 or more, max_concurrent=1"),
-        ({"max_concurrent": 1.5}, "max_concurrent=1.5 is no whole number: write max_concurrent=1"),
-        ({"retained": True}, "retained=True is no whole number: write retained=1"),
-        ({"tolerable_failures": -1}, "tolerable_failures=-1 is too few: it must be 0 or more"),
+        (
+            {"max_concurrent_checkpoints": 0},
+            "max_concurrent_checkpoints=0 is too few: it must be 1 or more, max_concurrent_checkpoints=1",
+        ),
+        (
+            {"max_concurrent_checkpoints": 1.5},
+            "max_concurrent_checkpoints=1.5 is no whole number: write max_concurrent_checkpoints=1",
+        ),
+        ({"num_retained": True}, "num_retained=True is no whole number: write num_retained=1"),
+        ({"tolerable_failed_checkpoints": -1}, "tolerable_failed_checkpoints=-1 is too few: it must be 0 or more"),
         ({"unaligned": "yes"}, "unaligned='yes' is neither on nor off: write unaligned=True or unaligned=False"),
-        ({"after_tasks_finish": 1}, "after_tasks_finish=1 is neither on nor off"),
+        ({"checkpoints_after_tasks_finish": 1}, "checkpoints_after_tasks_finish=1 is neither on nor off"),
         ({"retain_on_cancellation": None}, "retain_on_cancellation=None is neither on nor off"),
-        ({"alignment_timeout": "x"}, "alignment_timeout='x' is no duration"),
-        ({"lag_max": 0}, "lag_max=0 is too few: it must be 1 or more"),
+        ({"aligned_checkpoint_timeout": "x"}, "aligned_checkpoint_timeout='x' is no duration"),
+        ({"max_batches_ahead": 0}, "max_batches_ahead=0 is too few: it must be 1 or more"),
         (
             {"mode": "at-least-once", "unaligned": True},
             "need exactly-once or at-most-once: at-least-once does not align",
@@ -145,7 +151,7 @@ def test_a_path_is_made_absolute_so_that_a_restart_from_elsewhere_finds_it(
     monkeypatch.chdir("/")
     assert written.storage == f"file://{tmp_path}/state"
     assert written.working_directory == f"file://{Path.home()}/work"
-    assert replace(written, retained=2).storage == written.storage
+    assert replace(written, num_retained=2).storage == written.storage
     assert Checkpointing(storage=tmp_path / "state", working_directory=Path("~/work")) == written
 
 

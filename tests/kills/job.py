@@ -20,7 +20,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
     job = hg.Job(
         "kills",
         checkpoint=hg.Checkpointing(
-            storage=f"{settings['directory']}/storage", interval="1s", tolerable_failures=1000, timeout="5min"
+            storage=f"{settings['directory']}/storage", interval="1s", tolerable_failed_checkpoints=1000, timeout="5min"
         ),
         restart=hg.restart.fixed_delay(delay="200ms"),
         state=hg.state.rocksdb(),

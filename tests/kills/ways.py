@@ -161,19 +161,19 @@ WAYS = {
             _in_kafka("two-phase"),
         ),
         Way(
-            "kafka-no-net",
+            "kafka-no-write-ahead",
             "kafka",
             AS_JSON,
-            lambda ground: ground.kafka.create_topic("no-net", partitions=2),
-            _kafka("no-net", net=False),
-            _in_kafka("no-net"),
+            lambda ground: ground.kafka.create_topic("no-write-ahead", partitions=2),
+            _kafka("no-write-ahead", write_ahead=False),
+            _in_kafka("no-write-ahead"),
         ),
         Way(
             "kafka-staged",
             "kafka",
             AS_JSON,
             lambda ground: ground.kafka.create_topic("staged", partitions=2),
-            _kafka("staged", way="staged"),
+            _kafka("staged", mode="staged"),
             _in_kafka("staged"),
         ),
         Way(
@@ -280,7 +280,7 @@ GROUPS = {
     "transactions": (
         "files",
         "kafka-two-phase",
-        "kafka-no-net",
+        "kafka-no-write-ahead",
         "kafka-staged",
         "postgres-two-phase",
         "mariadb-staged",

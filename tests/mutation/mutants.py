@@ -238,8 +238,8 @@ MUTANTS = (
     Mutant(
         "one checkpoint too few is kept",
         "retention.py",
-        "    newest = periodic[-retained:] if retained else []\n",
-        "    newest = periodic[1 - retained :] if retained > 1 else periodic[-retained:]\n",
+        "    newest = periodic[-num_retained:] if num_retained else []\n",
+        "    newest = periodic[1 - num_retained :] if num_retained > 1 else periodic[-num_retained:]\n",
     ),
     Mutant(
         "files in flight are swept",

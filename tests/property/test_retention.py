@@ -108,15 +108,15 @@ def test_when_nobody_lives_all_goes_that_is_not_kept(
 
 @given(histories(), st.integers(0, 4), st.lists(st.integers(0, 6)), st.none() | st.integers(0, 6))
 def test_what_is_kept_is_kept_for_a_reason_in_order_and_keeping_again_changes_nothing(
-    history: tuple[CompletedCheckpoint, ...], retained: int, held: list[int], base: int | None
+    history: tuple[CompletedCheckpoint, ...], num_retained: int, held: list[int], base: int | None
 ) -> None:
     holds, start = tuple(CheckpointId(number) for number in held), None if base is None else CheckpointId(base)
-    kept = retention.keep(history, retained=retained, held=holds, base=start)
+    kept = retention.keep(history, num_retained=num_retained, held=holds, base=start)
     assert kept == tuple(checkpoint for checkpoint in history if checkpoint in kept)
     wanted = [c for c in history if c.kind is Kind.SAVEPOINT or c.id in held or c.id == base]
     assert all(checkpoint in kept for checkpoint in wanted)
     periodic = [checkpoint for checkpoint in history if checkpoint.kind is Kind.CHECKPOINT]
     assert [c for c in kept if c not in wanted] == [
-        c for c in periodic[max(0, len(periodic) - retained) :] if c not in wanted
+        c for c in periodic[max(0, len(periodic) - num_retained) :] if c not in wanted
     ]
-    assert retention.keep(kept, retained=retained, held=holds, base=start) == kept
+    assert retention.keep(kept, num_retained=num_retained, held=holds, base=start) == kept

@@ -43,11 +43,11 @@ def jobs(draw: st.DrawFn) -> JobState:
         interval_ms=draw(st.sampled_from((10, None))),
         min_pause_ms=draw(st.sampled_from((0, 5))),
         timeout_ms=draw(st.sampled_from((600_000, 30))),
-        concurrent_max=draw(st.integers(1, 3)),
-        tolerable_failures=draw(st.sampled_from((2, 0))),
+        max_concurrent_checkpoints=draw(st.integers(1, 3)),
+        tolerable_failed_checkpoints=draw(st.sampled_from((2, 0))),
         unaligned=aligns and draw(st.booleans()),
-        alignment_timeout_ms=draw(st.sampled_from((None, 15))) if aligns else None,
-        retained=draw(st.integers(1, 2)),
+        aligned_checkpoint_timeout_ms=draw(st.sampled_from((None, 15))) if aligns else None,
+        num_retained=draw(st.integers(1, 2)),
         retain_on_cancellation=draw(st.booleans()),
     )
     return JobState(graph=draw(st.sampled_from(GRAPHS)), settings=tuned)

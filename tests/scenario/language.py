@@ -158,7 +158,7 @@ def declare_task(world: World, words: Words) -> None:
 
 
 def declare_settings(world: World, words: Words) -> None:
-    """``job retained=2 unaligned=yes``: the names of ``Settings``."""
+    """``job num_retained=2 unaligned=yes``: the names of ``Settings``."""
     for name, value in words.named.items():
         meaning: Any = {"none": None, "yes": True, "no": False}.get(value, value)
         if name == "mode":

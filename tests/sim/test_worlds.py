@@ -92,8 +92,8 @@ class Scene:
         self.found: list[str] = []
         shape = Shape(
             mode=mode,
-            retained=1,
-            lag_max=None,
+            num_retained=1,
+            max_batches_ahead=None,
             aligned=True,
             leftovers_ms=100,
             held_up=held_up,

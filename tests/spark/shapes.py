@@ -48,7 +48,11 @@ def build(
     name: str = "job",
     **checkpoint: Any,
 ) -> hg.Job:
-    settings: dict[str, Any] = {"interval": "1s", "storage": f"{directory}/storage", "tolerable_failures": 100}
+    settings: dict[str, Any] = {
+        "interval": "1s",
+        "storage": f"{directory}/storage",
+        "tolerable_failed_checkpoints": 100,
+    }
     settings.update(checkpoint)
     job = hg.Job(
         name,

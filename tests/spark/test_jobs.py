@@ -317,7 +317,12 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
 ) -> None:
     on_event, _ = asking(tmp_path, "cancel", after(6))
     # As many as come while batches are slow: two of them must differ.
-    settings: dict[str, Any] = {"retained": 10_000, "retain_on_cancellation": True, "batches": 60, "interval": "300ms"}
+    settings: dict[str, Any] = {
+        "num_retained": 10_000,
+        "retain_on_cancellation": True,
+        "batches": 60,
+        "interval": "300ms",
+    }
     job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")

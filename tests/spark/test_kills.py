@@ -49,7 +49,7 @@ def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
     [
         ("fork", {}, 1),
         ("diamond", {"unaligned": True}, 2),
-        ("join", {"alignment_timeout": "300ms"}, 3),
+        ("join", {"aligned_checkpoint_timeout": "300ms"}, 3),
     ],
 )
 def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(

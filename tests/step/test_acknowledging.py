@@ -104,7 +104,7 @@ def test_who_asked_for_a_checkpoint_that_is_declined_hears_why() -> None:
 
 
 def test_a_later_checkpoint_that_is_ready_completes_once_the_one_before_it_is_given_up() -> None:
-    core = running(GRAPH, concurrent_max=2, tolerable_failures=1)
+    core = running(GRAPH, max_concurrent_checkpoints=2, tolerable_failed_checkpoints=1)
     core.ask()
     core.ask()
     assert only(o.CreateRecord, core.make_ready(2)) == []
@@ -114,7 +114,7 @@ def test_a_later_checkpoint_that_is_ready_completes_once_the_one_before_it_is_gi
 
 
 def test_giving_up_a_checkpoint_opens_the_gates_that_it_held_and_lets_the_next_one_cut() -> None:
-    core = running(GRAPH, concurrent_max=2, tolerable_failures=1)
+    core = running(GRAPH, max_concurrent_checkpoints=2, tolerable_failed_checkpoints=1)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(core.committed("a", 1), core.committed("b", 0))

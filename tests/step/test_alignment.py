@@ -50,7 +50,7 @@ def test_one_batch_that_reaches_the_last_barrier_cuts_a_whole_chain_that_waits_f
 
 
 def test_an_unaligned_checkpoint_waits_behind_an_aligned_savepoint() -> None:
-    core = running(line("a", "b"), unaligned=True, concurrent_max=2)
+    core = running(line("a", "b"), unaligned=True, max_concurrent_checkpoints=2)
     core.tell(core.committed("a", 0))
     core.savepoint()
     assert [one.task for one in only(o.TakeSnapshot, core.ask())] == ["a"]
@@ -70,7 +70,7 @@ def test_nothing_in_flight_counts_beyond_the_barrier_in_at_least_once() -> None:
 
 
 def test_the_clock_turns_only_what_waits_too_long() -> None:
-    core = running(line("a", "b"), alignment_timeout_ms=50)
+    core = running(line("a", "b"), aligned_checkpoint_timeout_ms=50)
     core.tell(core.committed("a", 0))
     core.savepoint()
     assert core.tell(e.Ticked(1000)) == []

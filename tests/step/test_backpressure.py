@@ -21,7 +21,7 @@ def test_without_a_bound_every_batch_may_write() -> None:
 
 
 def test_a_batch_waits_until_the_reader_is_close_enough_behind() -> None:
-    core = running(LINE, lag_max=2)
+    core = running(LINE, max_batches_ahead=2)
     core.tell(core.committed("a", 0), core.committed("a", 1))
     assert admitted(core.tell(core.entered("a", 2))) == []
     assert admitted(core.tell(core.committed("b", 0, 0))) == [("a", 2)]
@@ -36,14 +36,14 @@ def test_the_slowest_of_several_readers_decides() -> None:
         Task(TaskId("b"), sinks=(SinkId("out"),)),
         Task(TaskId("c"), sinks=(SinkId("more"),)),
     )
-    core = running(Graph(tasks, (channel("a", "b"), channel("a", "c"))), lag_max=1)
+    core = running(Graph(tasks, (channel("a", "b"), channel("a", "c"))), max_batches_ahead=1)
     core.tell(core.committed("a", 0), core.entered("a", 1))
     assert admitted(core.tell(core.committed("b", 0, 0))) == []
     assert admitted(core.tell(core.committed("c", 0, 0))) == [("a", 1)]
 
 
 def test_an_aligned_checkpoint_completes_while_a_batch_waits_in_the_hook() -> None:
-    core = running(LINE, lag_max=1)
+    core = running(LINE, max_batches_ahead=1)
     core.tell(core.committed("a", 0), core.entered("a", 1))
     core.ask()
     given = core.tell(core.committed("b", 0, 0))

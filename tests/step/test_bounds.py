@@ -34,7 +34,7 @@ def test_requests_are_served_one_after_the_other_in_their_order() -> None:
 
 
 def test_holds_above_the_bound_are_refused() -> None:
-    core = running(GRAPH, retained=HOLDS_MAX + 1)
+    core = running(GRAPH, num_retained=HOLDS_MAX + 1)
     for number in range(1, HOLDS_MAX + 2):
         core.ask()
         core.complete(number)
@@ -47,7 +47,7 @@ def test_holds_above_the_bound_are_refused() -> None:
 
 
 def test_so_many_checkpoints_are_under_way_as_the_user_allows() -> None:
-    core = running(GRAPH, concurrent_max=3, interval_ms=10)
+    core = running(GRAPH, max_concurrent_checkpoints=3, interval_ms=10)
     for now_ms in range(10, 60, 10):
         core.tell(e.Ticked(now_ms))
     assert [pending.id for pending in core.state.pending] == [1, 2, 3]
@@ -68,7 +68,7 @@ def test_no_checkpoint_starts_while_a_sink_is_too_many_commits_behind() -> None:
 
 
 def test_no_id_is_used_too_far_past_the_last_one_that_is_settled() -> None:
-    core = running(GRAPH, tolerable_failures=99)
+    core = running(GRAPH, tolerable_failed_checkpoints=99)
     for number in range(1, IDS_AHEAD_MAX + 1):
         core.ask()
         core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(number), TaskId("a")))

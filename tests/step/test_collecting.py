@@ -24,7 +24,7 @@ def collect(core: Core, *files: StoredFile) -> tuple[str, ...]:
 
 
 def test_files_go_although_a_checkpoint_is_pending_at_every_listing() -> None:
-    core = running(GRAPH, concurrent_max=2)
+    core = running(GRAPH, max_concurrent_checkpoints=2)
     core.ask()
     there = {name: file(0, name) for name in ("x", "y")}
     for number in range(1, 9):
@@ -39,7 +39,7 @@ def test_files_go_although_a_checkpoint_is_pending_at_every_listing() -> None:
 
 
 def test_what_is_suspected_waits_for_a_checkpoint_that_began_after_the_listing_had_come() -> None:
-    core = running(GRAPH, concurrent_max=3)
+    core = running(GRAPH, max_concurrent_checkpoints=3)
     for number in (1, 2):
         core.tell(core.committed("a", number))
         core.ask()
@@ -60,7 +60,7 @@ def test_what_is_suspected_waits_for_a_checkpoint_that_began_after_the_listing_h
 
 
 def test_a_suspect_that_is_named_after_all_is_none_any_more() -> None:
-    core = running(GRAPH, concurrent_max=2)
+    core = running(GRAPH, max_concurrent_checkpoints=2)
     for number in (1, 2):
         core.tell(core.committed("a", number))
         core.ask()
@@ -129,7 +129,7 @@ def test_where_there_are_thousands_of_files_records_go_at_once_and_listings_keep
 
 
 def test_a_void_goes_once_a_later_checkpoint_is_complete_and_never_as_the_last_record() -> None:
-    core = running(GRAPH, tolerable_failures=5)
+    core = running(GRAPH, tolerable_failed_checkpoints=5)
     core.ask()
     core.complete(1)
     core.ask()
@@ -145,7 +145,7 @@ def test_a_void_goes_once_a_later_checkpoint_is_complete_and_never_as_the_last_r
 
 
 def test_a_void_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
-    core = running(GRAPH, tolerable_failures=5)
+    core = running(GRAPH, tolerable_failed_checkpoints=5)
     core.ask()
     core.complete(1)
     core.tell(e.HoldAsked(RequestId("h"), CheckpointId(1)), e.HoldSet(ME, CheckpointId(1), held=True))
@@ -160,7 +160,7 @@ def test_a_void_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
 
 
 def test_voids_that_earlier_generations_left_go_too() -> None:
-    core = running(GRAPH, tolerable_failures=5)
+    core = running(GRAPH, tolerable_failed_checkpoints=5)
     core.ask()
     core.complete(1)
     core.ask()

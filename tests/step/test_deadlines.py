@@ -58,7 +58,7 @@ def test_a_pause_is_kept_between_the_end_of_one_checkpoint_and_the_next() -> Non
 
 
 def test_a_pending_checkpoint_has_its_timeout() -> None:
-    core = running(GRAPH, timeout_ms=200, tolerable_failures=5)
+    core = running(GRAPH, timeout_ms=200, tolerable_failed_checkpoints=5)
     core.tell(e.Ticked(50))
     core.ask()
     assert next_deadline(core.state) == 250
@@ -69,7 +69,7 @@ def test_a_pending_checkpoint_has_its_timeout() -> None:
 
 
 def test_a_pending_checkpoint_has_its_alignment_timeout() -> None:
-    core = running(GRAPH, alignment_timeout_ms=40)
+    core = running(GRAPH, aligned_checkpoint_timeout_ms=40)
     core.tell(core.committed("a", 0), e.Ticked(10))
     core.ask()
     assert next_deadline(core.state) == 50
@@ -78,7 +78,7 @@ def test_a_pending_checkpoint_has_its_alignment_timeout() -> None:
 
 
 def test_an_alignment_timeout_of_one_checkpoint_leaves_a_younger_one_aligned() -> None:
-    core = running(GRAPH, alignment_timeout_ms=40, concurrent_max=2)
+    core = running(GRAPH, aligned_checkpoint_timeout_ms=40, max_concurrent_checkpoints=2)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(e.Ticked(30))
@@ -162,7 +162,7 @@ def test_while_a_create_or_a_commit_waits_it_is_not_given_again_with_the_rest() 
 
 
 def test_a_job_whose_tasks_have_all_ended_takes_its_last_checkpoint_at_once_or_right_after_one_that_failed() -> None:
-    core = running(line("a"), tolerable_failures=5)
+    core = running(line("a"), tolerable_failed_checkpoints=5)
     core.tell(e.Ticked(100), e.SourceEnded(*core.whose("a")))
     assert [one.checkpoint for one in only(o.TakeSnapshot, core.tell(core.ended("a")))] == [1]
     core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(1), TaskId("a")))
@@ -172,7 +172,7 @@ def test_a_job_whose_tasks_have_all_ended_takes_its_last_checkpoint_at_once_or_r
 
 
 def test_late_ticks_do_everything_that_is_due() -> None:
-    core = running(GRAPH, restart=FixedDelay(10), timeout_ms=20, resend_ms=30, tolerable_failures=5)
+    core = running(GRAPH, restart=FixedDelay(10), timeout_ms=20, resend_ms=30, tolerable_failed_checkpoints=5)
     core.ask()
     core.tell(core.failed("b"))
     given = core.tell(e.Ticked(1000))

@@ -29,7 +29,7 @@ def test_a_checkpoint_that_is_not_there_cannot_be_restored() -> None:
 
 
 def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
-    core = Core(GRAPH, retained=2)
+    core = Core(GRAPH, num_retained=2)
     core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6)}
     same = ((OperatorUid("a-op"), OperatorUid("a-op")),)
     core.lead(restore=Restore(checkpoint=CheckpointId(1), renamed=same))
@@ -50,7 +50,7 @@ def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
 
 
 def test_what_the_newest_checkpoint_decided_is_finished_even_if_the_job_returns_to_an_older_one() -> None:
-    core = Core(GRAPH, retained=2)
+    core = Core(GRAPH, num_retained=2)
     sealed = transaction(2, 4, 6)
     core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6, transactions=(sealed,))}
     core.lead(restore=Restore(checkpoint=CheckpointId(1)))
@@ -146,7 +146,7 @@ def test_a_checkpoint_that_is_published_while_the_job_closes_is_committed_and_ch
 
 
 def test_a_void_and_a_checkpoint_are_created_one_after_the_other() -> None:
-    core = running(GRAPH, tolerable_failures=9)
+    core = running(GRAPH, tolerable_failed_checkpoints=9)
     core.ask()
     given = core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(1), TaskId("a")))
     assert only(o.CreateRecord, given) == [o.CreateRecord(ME, void(1, leader=ME))]

@@ -86,7 +86,7 @@ def test_who_only_hears_that_another_leads_cannot_know_what_was_published() -> N
 
 
 def test_what_was_sealed_for_a_checkpoint_that_was_given_up_counts_as_published_with_the_next() -> None:
-    core = running(line("a"), tolerable_failures=3)
+    core = running(line("a"), tolerable_failed_checkpoints=3)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(core.sealed(1), e.SnapshotDeclined(ONE, core.state.pending[0].id, core.state.graph.tasks[0].id))

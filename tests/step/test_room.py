@@ -50,7 +50,7 @@ def test_a_checkpoint_that_would_free_nothing_is_not_taken() -> None:
 
 
 def test_what_was_sealed_for_a_checkpoint_that_was_given_up_makes_room_with_the_next() -> None:
-    core = running(line("a"), tolerable_failures=9)
+    core = running(line("a"), tolerable_failed_checkpoints=9)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(core.sealed(1), e.SnapshotDeclined(core.state.generation, core.state.pending[0].id, core.whose("a")[1]))

@@ -15,7 +15,7 @@ def seals(given: list[o.Effect]) -> list[tuple[int, int, int]]:
 
 
 def test_seals_of_one_sink_go_one_after_the_other() -> None:
-    core = running(GRAPH, concurrent_max=2)
+    core = running(GRAPH, max_concurrent_checkpoints=2)
     core.tell(core.committed("a", 0))
     assert seals(core.ask()) == [(1, -1, 0)]
     core.tell(core.committed("a", 1))
@@ -33,7 +33,7 @@ def test_a_checkpoint_without_new_output_needs_no_seal() -> None:
 
 
 def test_a_seal_that_failed_goes_into_the_next_one_under_way() -> None:
-    core = running(GRAPH, concurrent_max=2, tolerable_failures=1)
+    core = running(GRAPH, max_concurrent_checkpoints=2, tolerable_failed_checkpoints=1)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(core.committed("a", 1))
@@ -44,7 +44,7 @@ def test_a_seal_that_failed_goes_into_the_next_one_under_way() -> None:
 
 
 def test_a_seal_that_fails_after_its_checkpoint_was_given_up_is_no_second_failure() -> None:
-    core = running(GRAPH, tolerable_failures=1)
+    core = running(GRAPH, tolerable_failed_checkpoints=1)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(e.SnapshotDeclined(ONE, CheckpointId(1), TaskId("a")))
@@ -53,7 +53,7 @@ def test_a_seal_that_fails_after_its_checkpoint_was_given_up_is_no_second_failur
 
 
 def test_what_was_sealed_for_a_checkpoint_that_was_given_up_may_be_all_that_the_next_one_needs() -> None:
-    core = running(GRAPH, tolerable_failures=1)
+    core = running(GRAPH, tolerable_failed_checkpoints=1)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(e.SnapshotDeclined(ONE, CheckpointId(1), TaskId("a")))

@@ -131,7 +131,7 @@ def test_no_checkpoint_starts_while_a_task_is_down() -> None:
 
 
 def test_checkpoints_may_end_with_the_first_task_that_finishes() -> None:
-    core = running(GRAPH, interval_ms=10, checkpoints_after_finish=False)
+    core = running(GRAPH, interval_ms=10, checkpoints_after_tasks_finish=False)
     core.tell(e.SourceEnded(*core.whose("a")), core.ended("a"))
     assert core.tell(e.Ticked(1000)) == []
 

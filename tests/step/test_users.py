@@ -87,7 +87,7 @@ def test_a_checkpoint_that_nobody_asked_for_is_given_up_silently_when_the_job_re
 
 
 def test_a_savepoint_with_stop_that_fails_does_not_stop_the_job() -> None:
-    core = running(GRAPH, tolerable_failures=1)
+    core = running(GRAPH, tolerable_failed_checkpoints=1)
     core.savepoint(stop=True)
     assert core.ask() == []
     given = core.tell(e.SnapshotDeclined(Generation(1), ONE, TaskId("a")))
@@ -171,7 +171,7 @@ def test_a_closing_job_waits_until_the_store_knows_what_is_held() -> None:
 
 
 def test_whoever_waits_for_something_hears_when_this_process_no_longer_leads() -> None:
-    core = running(GRAPH, concurrent_max=3, interval_ms=10)
+    core = running(GRAPH, max_concurrent_checkpoints=3, interval_ms=10)
     core.savepoint()
     core.complete(1)
     core.tell(e.HoldAsked(RequestId("hold"), ONE))

@@ -15,7 +15,7 @@ ONE = CheckpointId(1)
 
 
 def test_a_ready_checkpoint_is_not_held_back_by_a_later_one_that_was_asked_for() -> None:
-    core = running(GRAPH, concurrent_max=2, interval_ms=10)
+    core = running(GRAPH, max_concurrent_checkpoints=2, interval_ms=10)
     core.tell(e.Ticked(10))
     core.ask()
     assert [one.record.id for one in only(o.CreateRecord, core.make_ready(1))] == [1]
@@ -40,7 +40,7 @@ def test_a_fence_that_lost_its_place_after_a_gap_leaves_a_state_that_holds() -> 
 
 
 def test_who_releases_can_hold_again_only_once_the_store_knows() -> None:
-    core = running(GRAPH, retained=2)
+    core = running(GRAPH, num_retained=2)
     core.ask()
     core.complete(1)
     core.tell(e.HoldAsked(RequestId("h"), ONE), e.HoldSet(ME, ONE, held=True))
@@ -82,7 +82,7 @@ def test_everybody_hears_when_the_job_ends_here() -> None:
 
 
 def test_nothing_is_ordered_at_rest() -> None:
-    core = running(GRAPH, concurrent_max=2)
+    core = running(GRAPH, max_concurrent_checkpoints=2)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(core.committed("a", 1))
@@ -187,7 +187,7 @@ def test_a_hold_needs_a_process_that_leads() -> None:
 
 
 def test_a_user_can_return_only_to_what_is_kept() -> None:
-    core = Core(GRAPH, retained=1)
+    core = Core(GRAPH, num_retained=1)
     core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1), 2: completed(GRAPH, 2, 3)}
     core.lead(restore=Restore(checkpoint=ONE))
     texts = [one.text for one in only(o.Notify, core.read())]
@@ -276,7 +276,7 @@ def test_a_task_that_had_finished_before_is_not_asked_for_its_snapshot_again() -
 
 
 def test_a_sweep_leaves_what_a_checkpoint_under_way_names_or_may_be_about_to_name() -> None:
-    core = running(GRAPH, concurrent_max=2)
+    core = running(GRAPH, max_concurrent_checkpoints=2)
     late = StoredFile("late", Generation(1), TaskId("a"), Batch(0))
     for number in (1, 2):
         core.tell(core.committed("a", number))

@@ -15,9 +15,9 @@ def test_every_error_is_a_core_error(kind: type[CoreError]) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_an_error_for_the_user_survives_pickling(kind: type[CoreError]) -> None:
-    copy = pickle.loads(pickle.dumps(kind("retained is 0: it must be 1 or more")))  # noqa: S301 - our own bytes
+    copy = pickle.loads(pickle.dumps(kind("num_retained is 0: it must be 1 or more")))  # noqa: S301 - our own bytes
     assert type(copy) is kind
-    assert str(copy) == "retained is 0: it must be 1 or more"
+    assert str(copy) == "num_retained is 0: it must be 1 or more"
 
 
 def test_a_protocol_error_keeps_its_fields_through_pickling() -> None:

@@ -46,7 +46,7 @@ def links(recorded: int, last: int, *queue: Record) -> Chain:
 
 EARLIER = under_way(5, {A: cut(8), B: cut(6, 8)}, acknowledged={A: Acknowledgement(("f",), Generation(1))})
 LATER = under_way(6, {A: cut(9)})
-BUSY = Settings(concurrent_max=3)
+BUSY = Settings(max_concurrent_checkpoints=3)
 
 
 def healthy(settings: Settings = BUSY, **changes: Any) -> JobState:

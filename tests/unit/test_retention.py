@@ -11,11 +11,11 @@ GRAPH: Graph = line("a", "b")
 
 
 def kept(
-    *checkpoints: CompletedCheckpoint, retained: int = 1, held: tuple[int, ...] = (), base: int | None = None
+    *checkpoints: CompletedCheckpoint, num_retained: int = 1, held: tuple[int, ...] = (), base: int | None = None
 ) -> list[int]:
     found = retention.keep(
         checkpoints,
-        retained=retained,
+        num_retained=num_retained,
         held=tuple(CheckpointId(number) for number in held),
         base=None if base is None else CheckpointId(base),
     )
@@ -41,16 +41,16 @@ def swept(
     return list(plan.files)
 
 
-@pytest.mark.parametrize(("retained", "expected"), [(0, []), (1, [4]), (2, [3, 4]), (9, [1, 2, 3, 4])])
-def test_the_newest_checkpoints_are_kept(retained: int, expected: list[int]) -> None:
-    assert kept(*periodic(1, 2, 3, 4), retained=retained) == expected
+@pytest.mark.parametrize(("num_retained", "expected"), [(0, []), (1, [4]), (2, [3, 4]), (9, [1, 2, 3, 4])])
+def test_the_newest_checkpoints_are_kept(num_retained: int, expected: list[int]) -> None:
+    assert kept(*periodic(1, 2, 3, 4), num_retained=num_retained) == expected
 
 
 def test_savepoints_held_checkpoints_and_the_base_are_kept_and_do_not_count() -> None:
     savepoint = completed(GRAPH, 5, kind=Kind.SAVEPOINT)
     assert kept(*periodic(1, 2, 3, 4), savepoint) == [4, 5]
     assert kept(*periodic(1, 2, 3, 4), savepoint, held=(2,), base=1) == [1, 2, 4, 5]
-    assert kept(*periodic(1, 2, 3, 4), savepoint, retained=0, held=(2,)) == [2, 5]
+    assert kept(*periodic(1, 2, 3, 4), savepoint, num_retained=0, held=(2,)) == [2, 5]
 
 
 def test_the_checkpoint_that_the_base_has_not_replaced_yet_is_kept_beside_it() -> None:

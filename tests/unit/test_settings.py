@@ -10,10 +10,10 @@ LEAST = [
     ("interval_ms", 1),
     ("min_pause_ms", 0),
     ("timeout_ms", 1),
-    ("concurrent_max", 1),
-    ("tolerable_failures", 0),
-    ("alignment_timeout_ms", 0),
-    ("retained", 1),
+    ("max_concurrent_checkpoints", 1),
+    ("tolerable_failed_checkpoints", 0),
+    ("aligned_checkpoint_timeout_ms", 0),
+    ("num_retained", 1),
     ("resend_ms", 1),
     ("commit_retry_ms", 1),
     ("leftovers_ms", 1),
@@ -42,7 +42,7 @@ def test_the_longest_wait_between_commits_is_at_least_one() -> None:
         Settings(commit_retry_ms=1, commit_retry_max_ms=0)
 
 
-@pytest.mark.parametrize("name", ["interval_ms", "alignment_timeout_ms"])
+@pytest.mark.parametrize("name", ["interval_ms", "aligned_checkpoint_timeout_ms"])
 def test_a_setting_that_may_be_left_out_may_be_none(name: str) -> None:
     assert getattr(made(**{name: None}), name) is None
 
@@ -55,7 +55,7 @@ def test_the_longest_wait_between_commits_is_not_below_the_first() -> None:
         Settings(leftovers_ms=50, leftovers_max_ms=49)
 
 
-@pytest.mark.parametrize("values", [{"unaligned": True}, {"alignment_timeout_ms": 0}])
+@pytest.mark.parametrize("values", [{"unaligned": True}, {"aligned_checkpoint_timeout_ms": 0}])
 def test_only_a_mode_that_aligns_can_do_without_alignment(values: dict[str, Any]) -> None:
     assert made(mode=Mode.EXACTLY_ONCE, **values).mode is Mode.EXACTLY_ONCE
     assert made(mode=Mode.AT_MOST_ONCE, **values).mode is Mode.AT_MOST_ONCE

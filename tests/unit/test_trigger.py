@@ -50,7 +50,7 @@ def test_no_checkpoint_starts_unless_the_job_runs(phase: Phase) -> None:
 
 
 def test_only_so_many_checkpoints_are_under_way_at_once() -> None:
-    two = Settings(concurrent_max=2)
+    two = Settings(max_concurrent_checkpoints=2)
     assert trigger.due(job(two, **UNDER_WAY)) == PERIODIC
     assert trigger.due(job(two, pending=(pending(1), pending(2)), next_id=CheckpointId(3))) is None
     assert trigger.due(job(**UNDER_WAY)) is None
@@ -110,16 +110,16 @@ def test_without_an_interval_nothing_is_due_by_the_clock() -> None:
 
 def test_the_interval_runs_from_start_to_start() -> None:
     assert trigger.clock_deadline(job(last_end_ms=5_000)) == 1_000
-    assert trigger.clock_deadline(job(Settings(concurrent_max=2), **UNDER_WAY)) == 1_000
+    assert trigger.clock_deadline(job(Settings(max_concurrent_checkpoints=2), **UNDER_WAY)) == 1_000
 
 
 def test_checkpoints_go_on_after_some_tasks_have_finished_unless_the_user_says_otherwise() -> None:
     assert trigger.clock_deadline(job(ended="a")) == 1_000
-    assert trigger.clock_deadline(job(Settings(checkpoints_after_finish=False), ended="a")) is None
-    assert trigger.clock_deadline(job(Settings(checkpoints_after_finish=False))) == 1_000
+    assert trigger.clock_deadline(job(Settings(checkpoints_after_tasks_finish=False), ended="a")) is None
+    assert trigger.clock_deadline(job(Settings(checkpoints_after_tasks_finish=False))) == 1_000
 
 
-PAUSE = Settings(min_pause_ms=300, concurrent_max=2)
+PAUSE = Settings(min_pause_ms=300, max_concurrent_checkpoints=2)
 
 
 @pytest.mark.parametrize(("last_end_ms", "deadline"), [(None, 1_000), (600, 1_000), (700, 1_000), (900, 1_200)])
@@ -136,7 +136,9 @@ def test_with_a_pause_one_checkpoint_is_under_way_at_a_time(busy: dict[str, Any]
 # -- the last one --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [Settings(), Settings(interval_ms=None), Settings(checkpoints_after_finish=False)])
+@pytest.mark.parametrize(
+    "settings", [Settings(), Settings(interval_ms=None), Settings(checkpoints_after_tasks_finish=False)]
+)
 def test_a_job_whose_tasks_have_all_ended_takes_one_more_checkpoint_at_once(settings: Settings) -> None:
     assert trigger.due(job(settings, ended="a b", now_ms=0)) == PERIODIC
 
@@ -149,4 +151,4 @@ def test_a_last_checkpoint_that_failed_is_tried_again_at_the_next_tick() -> None
 
 @pytest.mark.parametrize("busy", [UNDER_WAY, IN_THE_CHAIN])
 def test_there_is_only_one_last_checkpoint_at_a_time(busy: dict[str, Any]) -> None:
-    assert trigger.due(job(Settings(concurrent_max=2), ended="a b", **busy)) is None
+    assert trigger.due(job(Settings(max_concurrent_checkpoints=2), ended="a b", **busy)) is None

@@ -150,7 +150,7 @@ def test_failed_checkpoints_are_the_last_failure_where_no_task_failed() -> None:
 
 
 def test_checkpoints_show_what_was_recorded_and_what_is_kept() -> None:
-    core = watched(GRAPH, retained=1, tolerable_failures=5)
+    core = watched(GRAPH, num_retained=1, tolerable_failed_checkpoints=5)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0))
     core.ask()
     core.snapshot("a", 1, total_bytes=100, new_bytes=10, files=4)

@@ -188,7 +188,7 @@ def test_checkpoints_that_fail_too_often_are_a_cause_of_their_own() -> None:
 
 
 def test_a_later_checkpoint_that_is_ready_first_is_why_the_earlier_one_was_given_up() -> None:
-    core = watched(line("a"), concurrent_max=2, interval_ms=10)
+    core = watched(line("a"), max_concurrent_checkpoints=2, interval_ms=10)
     core.wait(10)
     core.tell(core.committed("a", 0))
     core.wait(10)
@@ -198,7 +198,7 @@ def test_a_later_checkpoint_that_is_ready_first_is_why_the_earlier_one_was_given
 
 
 def test_an_alignment_timeout_shows_in_the_completed_checkpoint() -> None:
-    core = watched(GRAPH, alignment_timeout_ms=50, interval_ms=100)
+    core = watched(GRAPH, aligned_checkpoint_timeout_ms=50, interval_ms=100)
     core.tell(core.committed("a", 0))
     core.wait(100)
     core.wait(50)

@@ -22,7 +22,7 @@ def rendered(what: RenderableType) -> str:
 
 def eventful() -> Watched:
     """A job with a checkpoint, a failed one, and a restart."""
-    core = watched(line("a", "b"), tolerable_failures=3)
+    core = watched(line("a", "b"), tolerable_failed_checkpoints=3)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0))
     core.ask()
     core.snapshot("a", 1, sync_ms=3, async_ms=1200, total_bytes=2_500_000, new_bytes=1500, files=7)

@@ -21,19 +21,19 @@ HEARD_OF_S = 2.0
 """So long a broker may be late to hear of a topic."""
 
 
-def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, net: bool) -> None:
+def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, write_ahead: bool) -> None:
     """See that the broker keeps a transaction open for as long as it may take until its commit.
 
     It is begun right after a checkpoint at the earliest, sealed by the next, and committed by whoever comes back after
     a downtime. What a checkpoint has sealed must stay. What the broker gives up before that is written anew from the
-    net; without the net it would send the job back each time, for ever.
+    write-ahead log; without that it would send the job back each time, for ever.
     """
     sealed_ms = context.checkpoint_timeout_ms + downtime_ms
     interval_ms = context.checkpoint_interval_ms or 0
     if timeout_ms >= interval_ms + sealed_ms:
         return
-    refused = timeout_ms < sealed_ms or not net
-    needed = sealed_ms if timeout_ms < sealed_ms and net else interval_ms + sealed_ms
+    refused = timeout_ms < sealed_ms or not write_ahead
+    needed = sealed_ms if timeout_ms < sealed_ms and write_ahead else interval_ms + sealed_ms
     text = (
         f"sink {context.sink}: transaction_timeout is {timeout_ms / 1000:g} s, and a transaction may be open for "
         f"{(interval_ms + sealed_ms) / 1000:g} s (checkpoint interval {interval_ms / 1000:g} s, checkpoint timeout "
@@ -42,7 +42,9 @@ def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, ne
     )
     if refused:
         raise InvalidOption(text)
-    logger.warning("%s; until then the broker may abort transactions, whose rows are written anew from the net", text)
+    logger.warning(
+        "%s; until then the broker may abort transactions, whose rows are written anew from the write-ahead log", text
+    )
 
 
 def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:

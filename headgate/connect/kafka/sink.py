@@ -12,7 +12,7 @@ from headgate.errors import InvalidOption
 from headgate.sink.api import TwoPhaseSink
 from headgate.values import Duration, count, duration_ms
 
-Way = Literal["two-phase", "staged"]
+Mode = Literal["two-phase", "staged"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -23,8 +23,8 @@ def sink(
     *,
     topic: str,
     transactional_id_prefix: str,
-    way: Way = "two-phase",
-    net: bool = True,
+    mode: Mode = "two-phase",
+    write_ahead: bool = True,
     lanes: int | None = None,
     max_open: int = 100,
     transaction_timeout: Duration = "15min",
@@ -38,17 +38,17 @@ def sink(
 
     ``transactional_id_prefix``: what all transactional ids and marker groups begin with; give every application its
     own, and the rights to write and describe ids and to read groups with this prefix.
-    ``way``: ``two-phase`` writes rows into open transactions and commits them by ending those; ``staged`` keeps rows
+    ``mode``: ``two-phase`` writes rows into open transactions and commits them by ending those; ``staged`` keeps rows
     in files and publishes them after the checkpoint.
-    ``net``: with two phases, keep the rows in files too until they are committed, so that a transaction which the
-    broker has given up is written anew.
+    ``write_ahead``: with two phases, keep the rows in files too until they are committed, so that a transaction which
+    the broker has given up is written anew.
     ``lanes``: two-phase: at most so many transactions a batch, for the price of a shuffle; by default one for each
     partition that has rows. Staged: so many transactions a commit, 2 by default.
     ``max_open``: so many batches may be written and not committed yet; the next one waits, and a checkpoint is taken
     early.
     ``transaction_timeout``: how long the broker keeps a transaction open. It must cover the checkpoint timeout and
-    ``allowed_downtime``, and should cover the checkpoint interval as well (without the net it must); the broker's
-    ``transaction.max.timeout.ms`` must allow it.
+    ``allowed_downtime``, and should cover the checkpoint interval as well (without the write-ahead log it must);
+    the broker's ``transaction.max.timeout.ms`` must allow it.
     ``options``: of librdkafka: ``compression.type``, ``security.protocol``, ``sasl.mechanism``, ...
     """
     who = f"kafka.sink({topic})"
@@ -60,10 +60,10 @@ def sink(
         raise InvalidOption(
             f"{who}: transactional_id_prefix={transactional_id_prefix!r}: use up to 100 letters, digits, '.', '_', '-'"
         )
-    if way not in get_args(Way):
-        raise InvalidOption(f"{who}: way={way!r} is unknown: choose {' or '.join(get_args(Way))}")
-    if not isinstance(net, bool):
-        raise InvalidOption(f"{who}: net={net!r}: write True or False")
+    if mode not in get_args(Mode):
+        raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
+    if not isinstance(write_ahead, bool):
+        raise InvalidOption(f"{who}: write_ahead={write_ahead!r}: write True or False")
     if lanes is not None:
         count(lanes, name=f"{who}: lanes", example=2, least=1)
     count(max_open, name=f"{who}: max_open", example=100, least=1)
@@ -72,6 +72,6 @@ def sink(
     given = dict(options or {})
     check_options(given, who=who)
     target = Target(servers, topic, transactional_id_prefix, timeout_ms, given)
-    if way == "staged":
+    if mode == "staged":
         return StagedKafkaSink(target, lanes=lanes or 2)
-    return TwoPhaseKafkaSink(target, downtime_ms=downtime_ms, net=net, lanes=lanes, max_open=max_open)
+    return TwoPhaseKafkaSink(target, downtime_ms=downtime_ms, write_ahead=write_ahead, lanes=lanes, max_open=max_open)

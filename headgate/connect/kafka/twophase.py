@@ -3,8 +3,9 @@
 One rule: a batch is written into open transactions of the broker, one for each partition, and a commit only ends them.
 So rows show within milliseconds of the checkpoint, and were sent once.
 
-A broker aborts a transaction that is open for longer than its timeout. With the net, rows are also kept in files until
-they are committed: what the broker has given up by then is written anew. Without it, that is noticed and refused.
+A broker aborts a transaction that is open for longer than its timeout. With the write-ahead log, rows are also kept in
+files until they are committed: what the broker has given up by then is written anew. Without it, that is noticed and
+refused.
 """
 
 import json
@@ -46,11 +47,13 @@ Result = TypeVar("Result")
 class TwoPhaseKafkaSink(TwoPhaseSink):
     """What ``kafka.sink`` makes, unless it is asked for the staged way."""
 
-    def __init__(self, target: Target, *, downtime_ms: int, net: bool, lanes: int | None, max_open: int) -> None:
+    def __init__(
+        self, target: Target, *, downtime_ms: int, write_ahead: bool, lanes: int | None, max_open: int
+    ) -> None:
         """All checked by ``kafka.sink``."""
         self._target = target
         self._downtime_ms = downtime_ms
-        self._net = net
+        self._write_ahead = write_ahead
         self._lanes = lanes
         self._max_open = max_open
         self._work: _Work | None = None
@@ -62,16 +65,18 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
 
     def describe(self) -> str:
         """Topic, place and way."""
-        return f"{self._target.describe()}, two-phase{' with a net' if self._net else ''}"
+        return f"{self._target.describe()}, two-phase{' with a write-ahead log' if self._write_ahead else ''}"
 
     def open(self, context: SinkContext) -> None:
         """See that topic, rights and timeouts are as they must be."""
-        check_timeout(context, self._target.timeout_ms, self._downtime_ms, net=self._net)
-        if self._net and context.staging is None:
-            raise InvalidOption(f"sink {context.sink}: the net needs a directory for rows, and was given none")
+        check_timeout(context, self._target.timeout_ms, self._downtime_ms, write_ahead=self._write_ahead)
+        if self._write_ahead and context.staging is None:
+            raise InvalidOption(
+                f"sink {context.sink}: the write-ahead log needs a directory for rows, and was given none"
+            )
         names = Names(self._target.prefix, context.job, context.sink, context.life)
         staging = None
-        if self._net and context.staging is not None:
+        if self._write_ahead and context.staging is not None:
             staging = Staging(context.staging, context.job, context.sink)
             with external(f"sink {context.sink}: cannot make {staging.root}"):
                 make_directory(staging.root, context.directory_mode)
@@ -140,7 +145,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         return sealed.to_handle()
 
     def staged(self, handle: str) -> Sequence[StagedFile]:
-        """The files of the net."""
+        """The files of the write-ahead log."""
         staging = self._opened.staging
         if staging is None:
             return ()
@@ -217,7 +222,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             raise BadStorage(
                 f"sink {attempt.sink}: {transaction.rows} sealed rows of batch {attempt.batch} are lost: the broker has"
                 f" given up transaction {name} ({ended.name}; {whose(work.owned, name)}): go back to an earlier "
-                "checkpoint, and use net=True or a longer transaction_timeout"
+                "checkpoint, and use write_ahead=True or a longer transaction_timeout"
             )
         path = work.staging.part(attempt) / transaction.file
         return Lost(work.owned, name, use, str(path), transaction.size, transaction.checksum)

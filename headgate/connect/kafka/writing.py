@@ -37,7 +37,7 @@ class PartitionWriter:
     generation: Generation
     slot: int
     token: int
-    net: str | None
+    write_ahead: str | None
     """The directory for a copy of the rows, if there is to be one."""
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
@@ -48,7 +48,11 @@ class PartitionWriter:
             return ""
         slot = Slot(self.slot, place.partition)
         transactional_id = self.owned.names.transactional_id(self.generation, slot)
-        path = None if self.net is None else Path(self.net, f"part-{place.partition:05}-{place.task_attempt}.parquet")
+        path = (
+            None
+            if self.write_ahead is None
+            else Path(self.write_ahead, f"part-{place.partition:05}-{place.task_attempt}.parquet")
+        )
         try:
             with ExitStack() as stack:
                 copy = None if path is None else stack.enter_context(_copy(path, first.schema))

@@ -38,10 +38,10 @@ def numbers(
     kafka: Brokers,
     topic: str,
     *,
-    net: bool = True,
+    write_ahead: bool = True,
     timeout_s: float = 900,
     max_open: int = 100,
     downtime_s: float = 300,
 ) -> Numbers:
     target = Target(kafka.servers, topic, topic, int(timeout_s * 1000))
-    return Numbers(target, downtime_ms=int(downtime_s * 1000), net=net, lanes=None, max_open=max_open)
+    return Numbers(target, downtime_ms=int(downtime_s * 1000), write_ahead=write_ahead, lanes=None, max_open=max_open)

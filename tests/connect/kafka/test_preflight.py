@@ -19,8 +19,8 @@ def context(interval_ms: int | None, timeout_ms: int = 10 * MINUTE) -> SinkConte
 
 @pytest.mark.parametrize("interval_ms", [None, 10_000, MINUTE])
 def test_the_defaults_fit_each_other(interval_ms: int | None, caplog: pytest.LogCaptureFixture) -> None:
-    for net in (True, False):
-        check_timeout(context(interval_ms), 15 * MINUTE, 4 * MINUTE, net=net)
+    for write_ahead in (True, False):
+        check_timeout(context(interval_ms), 15 * MINUTE, 4 * MINUTE, write_ahead=write_ahead)
     assert caplog.text == ""
 
 
@@ -30,15 +30,15 @@ def test_a_long_interval_is_refused_without_the_net_and_warned_of_with_it(caplog
         r"600 s, checkpoint timeout 600 s, allowed_downtime 240 s\): make it 1440 s or more"
     )
     with pytest.raises(InvalidOption, match=said):
-        check_timeout(context(10 * MINUTE), 15 * MINUTE, 4 * MINUTE, net=False)
+        check_timeout(context(10 * MINUTE), 15 * MINUTE, 4 * MINUTE, write_ahead=False)
     with caplog.at_level(logging.WARNING, "headgate"):
-        check_timeout(context(10 * MINUTE), 15 * MINUTE, 4 * MINUTE, net=True)
+        check_timeout(context(10 * MINUTE), 15 * MINUTE, 4 * MINUTE, write_ahead=True)
     assert "make it 1440 s or more" in caplog.text
-    assert "written anew from the net" in caplog.text
+    assert "written anew from the write-ahead log" in caplog.text
 
 
 def test_what_is_sealed_must_outlive_a_downtime_in_any_case() -> None:
     with pytest.raises(InvalidOption, match="make it 840 s or more"):
-        check_timeout(context(10_000), 13 * MINUTE, 4 * MINUTE, net=True)
+        check_timeout(context(10_000), 13 * MINUTE, 4 * MINUTE, write_ahead=True)
     with pytest.raises(InvalidOption, match="make it 850 s or more"):
-        check_timeout(context(10_000), 13 * MINUTE, 4 * MINUTE, net=False)
+        check_timeout(context(10_000), 13 * MINUTE, 4 * MINUTE, write_ahead=False)

@@ -32,7 +32,7 @@ def topic(kafka: Kafka, tmp_path: Path) -> str:
 
 
 class TestWithNet(TwoPhaseContract):
-    net = True
+    write_ahead = True
 
     @pytest.fixture(autouse=True)
     def _broker(self, kafka: Brokers, topic: str) -> None:
@@ -40,14 +40,14 @@ class TestWithNet(TwoPhaseContract):
         self.topic = topic
 
     def make_sink(self, place: Path) -> TwoPhaseSink:
-        return numbers(self.kafka, topic_of(place), net=self.net)
+        return numbers(self.kafka, topic_of(place), write_ahead=self.write_ahead)
 
     def visible(self, place: Path) -> Sequence[Row]:
         return visible(self.kafka, topic_of(place))
 
 
 class TestWithoutNet(TestWithNet):
-    net = False
+    write_ahead = False
 
 
 Open = Callable[[Numbers], Numbers]
@@ -118,7 +118,7 @@ def test_an_executor_whose_answer_is_lost_writes_anew_once_more_and_the_rows_are
 def test_without_a_net_a_seal_of_what_the_broker_has_given_up_fails(
     kafka: Kafka, topic: str, spark: SparkSession, opened: Open
 ) -> None:
-    sink = opened(numbers(kafka, topic, net=False, timeout_s=SHORT_S, downtime_s=0))
+    sink = opened(numbers(kafka, topic, write_ahead=False, timeout_s=SHORT_S, downtime_s=0))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     expire(kafka, ids(kafka, topic, "Ongoing"))
@@ -192,18 +192,18 @@ def test_a_commit_is_told_from_a_loss_even_after_somebody_took_up_the_id(
     compare(visible(kafka, topic), rows_of(attempt(0)))
 
 
-@pytest.mark.parametrize("net", [True, False])
+@pytest.mark.parametrize("write_ahead", [True, False])
 def test_a_commit_is_told_from_a_loss_while_the_next_use_of_the_id_is_open(
-    kafka: Kafka, topic: str, spark: SparkSession, opened: Open, *, net: bool
+    kafka: Kafka, topic: str, spark: SparkSession, opened: Open, *, write_ahead: bool
 ) -> None:
-    sink = opened(numbers(kafka, topic, net=net, max_open=1))
+    sink = opened(numbers(kafka, topic, write_ahead=write_ahead, max_open=1))
     write(sink, spark, attempt(0))
     first = seal(sink, 1, attempt(0))
     sink.commit(first)
     write(sink, spark, attempt(1))
     second = seal(sink, 2, attempt(1))
     # The process dies here, and the next one does not know what was committed.
-    again = opened(numbers(kafka, topic, net=net, max_open=1))
+    again = opened(numbers(kafka, topic, write_ahead=write_ahead, max_open=1))
     again.recover_and_commit(first)
     compare(visible(kafka, topic), rows_of(attempt(0)))
     again.recover_and_commit(second)

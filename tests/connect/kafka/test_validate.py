@@ -67,12 +67,12 @@ def test_the_largest_row_that_is_staged_can_be_published(
     assert [len(one.value or b"") for one in read(kafka, topic)] == [size] * 3
 
 
-@pytest.mark.parametrize("net", [True, False])
+@pytest.mark.parametrize("write_ahead", [True, False])
 def test_many_rows_that_are_together_more_than_the_topic_takes_at_once_all_arrive(
-    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, net: bool
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, write_ahead: bool
 ) -> None:
     target = Target(kafka.servers, topic, "hg", 900_000)
-    sink = TwoPhaseKafkaSink(target, downtime_ms=0, net=net, lanes=None, max_open=2)
+    sink = TwoPhaseKafkaSink(target, downtime_ms=0, write_ahead=write_ahead, lanes=None, max_open=2)
     sink.open(context_in(tmp_path))
     try:
         sink.begin_transaction(attempt(0))
