@@ -1,4 +1,4 @@
-"""Make the archives of classes with which JVMs of tests start faster: see ``tests.jvm``. ``python -m tests.classes``."""
+"""Make the archives of classes from which JVMs of tests start (``tests.jvm``): ``python -m tests.classes``."""
 
 import os
 import subprocess
@@ -23,8 +23,9 @@ def _as_drivers_have_it() -> SparkSession:
 
 def _as_executors_have_it() -> SparkSession:
     """With nothing but Spark's own jars."""
-    builder = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2")
-    for key, value in hg.state.rocksdb().conf.items():
+    builder = SparkSession.builder.master("local[2]").config("spark.log.level", "OFF")
+    conf = {"spark.sql.shuffle.partitions": "2", **hg.state.rocksdb().conf}
+    for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
