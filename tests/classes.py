@@ -1,40 +1,61 @@
-"""Make the archive of classes with which JVMs of tests start faster: ``python -m tests.classes``. See ``tests.jvm``."""
+"""Make the archives of classes from which JVMs of tests start (``tests.jvm``): ``python -m tests.classes``."""
 
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark.sql import DataFrame, functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
 import headgate as hg
 from headgate.task.session import build_session
-from tests.jvm import ARCHIVE, QUICK, QUIET
+from tests.jvm import DRIVER, EXECUTOR, QUICK, QUIET
 
 EXIT_S = 300.0
 
 
+def _as_drivers_have_it() -> SparkSession:
+    return build_session("classes", master="local[2]", state=hg.state.rocksdb())
+
+
+def _as_executors_have_it() -> SparkSession:
+    """With nothing but Spark's own jars."""
+    builder = SparkSession.builder.master("local[2]").config("spark.log.level", "OFF")
+    conf = {"spark.sql.shuffle.partitions": "2", **hg.state.rocksdb().conf}
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+SESSIONS: dict[Path, Callable[[], SparkSession]] = {DRIVER: _as_drivers_have_it, EXECUTOR: _as_executors_have_it}
+
+
 def main() -> int:
-    if ARCHIVE.exists():
-        return 0
-    ARCHIVE.parent.mkdir(exist_ok=True)
-    made = ARCHIVE.with_name(f".{ARCHIVE.name}.{os.getpid()}")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK} {QUIET} -XX:ArchiveClassesAtExit={made}"
-    with TemporaryDirectory(prefix="headgate-classes-") as directory:
-        _work(Path(directory))
-    if not made.exists():
-        sys.stderr.write("no archive of classes was made: tests run without it\n")
-        return 0
-    made.rename(ARCHIVE)
+    for archive in SESSIONS:
+        if not archive.exists():
+            archive.parent.mkdir(exist_ok=True)
+            # A process has one JVM, so each is made in one of its own.
+            subprocess.run([sys.executable, "-m", "tests.classes", str(archive)], check=True)
     return 0
 
 
-def _work(directory: Path) -> None:
+def make(archive: Path) -> int:
+    made = archive.with_name(f".{archive.name}.{os.getpid()}")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK} {QUIET} -XX:ArchiveClassesAtExit={made}"
+    with TemporaryDirectory(prefix="headgate-classes-") as directory:
+        _work(SESSIONS[archive](), Path(directory))
+    if made.exists():
+        made.rename(archive)
+    else:
+        sys.stderr.write("no archive of classes was made: tests run without it\n")
+    return 0
+
+
+def _work(session: SparkSession, directory: Path) -> None:
     """Have Spark do once what jobs do: state in RocksDB, Python workers, a batch. Its process ends with it."""
-    session = build_session("classes", master="local[2]", state=hg.state.rocksdb())
-    context = session.sparkContext
     rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
     counted = rows.withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "1 second"), "value").count()
     query = (
@@ -46,8 +67,8 @@ def _work(directory: Path) -> None:
     while query.lastProgress is None and query.isActive:
         time.sleep(0.1)
     query.stop()
+    gateway = session.sparkContext._gateway
     session.stop()
-    gateway = context._gateway
     assert gateway is not None
     gateway.shutdown()
     process: subprocess.Popen[bytes] = gateway.proc
@@ -61,4 +82,4 @@ def _write(frame: DataFrame, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(make(Path(sys.argv[1])) if sys.argv[1:] else main())

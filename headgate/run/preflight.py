@@ -21,6 +21,7 @@ from headgate.errors import BadStorage, InvalidJob, InvalidOption
 from headgate.run import fit, savepoints
 from headgate.run.control import ControlClient
 from headgate.snapshot.files import Reading, check, tables_of
+from headgate.store.api import Missing
 from headgate.store.jobstore import JobStore
 
 SHOWN_MAX = 3
@@ -159,16 +160,28 @@ def settle(
     The core says so again when it leads.
     """
     brought, restore = beginning.brought, beginning.restore
-    records = store.read_chain() if brought is None else savepoints.foresee(store, brought)
-    try:
-        plan = recovery.plan(graph, records, restore, Generation(1))
-    except NotRestorable as error:
-        raise InvalidJob(f"job {store.job}: {error}") from error
     read = store.read if brought is None else brought.read
-    why = fit.refused(graph, plan, restore, backend, read, schemas)
-    if why is not None:
-        raise InvalidJob(f"job {store.job}: {why}")
-    return restore if brought is None else replace(restore, checkpoint=savepoints.publish(store, brought))
+    looked_at: CheckpointId | None = None
+    while True:
+        records = store.read_chain() if brought is None else savepoints.foresee(store, brought)
+        try:
+            plan = recovery.plan(graph, records, restore, Generation(1))
+        except NotRestorable as error:
+            raise InvalidJob(f"job {store.job}: {error}") from error
+        try:
+            why = fit.refused(graph, plan, restore, backend, read, schemas)
+        except Missing as error:
+            # Whoever still leads goes on, and deletes what it no longer needs: then its newest checkpoint counts.
+            base = None if plan.base is None else plan.base.id
+            if brought is not None or base == looked_at:
+                raise BadStorage(
+                    f"job {store.job}: checkpoint {base} names a file that is not there: {error}"
+                ) from error
+            looked_at = base
+            continue
+        if why is not None:
+            raise InvalidJob(f"job {store.job}: {why}")
+        return restore if brought is None else replace(restore, checkpoint=savepoints.publish(store, brought))
 
 
 def _refuse_needless(records: tuple[Record, ...], restore: Restore) -> None:

@@ -12,7 +12,7 @@ from headgate.core.effects import CopySavepoint, CreateRecord
 from headgate.core.graph import Graph, Operator, Task
 from headgate.core.ids import Batch, CheckpointId, OperatorUid, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Restore, TaskSnapshot
-from headgate.errors import InvalidJob
+from headgate.errors import BadStorage, InvalidJob
 from headgate.run import preflight, savepoints
 from headgate.run.preflight import RestorePlan
 from headgate.store.jobstore import JobStore
@@ -31,15 +31,19 @@ def graph(*stateful: str, stateless: tuple[str, ...] = ("clean",)) -> Graph:
     return Graph((Task(UP, tuple(operators), has_source=True),))
 
 
+def completed(number: int, offsets: str, *, batch: int, kind: Kind = Kind.CHECKPOINT) -> CompletedCheckpoint:
+    """A checkpoint of the one task, which has two operators with state."""
+    uids = tuple(OperatorUid(uid) for uid in ("clean", "count", "distinct"))
+    snapshot = TaskSnapshot(UP, uids, uids[1:], 1, FIRST, Batch(batch), (), finished=False, files=(offsets,))
+    return CompletedCheckpoint(CheckpointId(number), FIRST, US, kind, (snapshot,), (), ())
+
+
 @pytest.fixture
 def heard(tmp_path: Path) -> Heard:
     """A job whose one task keeps state in two operators, with savepoint 5."""
     made = Heard(open_job(tmp_path / "storage"))
     put(made.root / OFFSETS, f"v1\n{json.dumps({'conf': {layout.PROVIDER: ROCKS}})}\n-")
-    uids = tuple(OperatorUid(uid) for uid in ("clean", "count", "distinct"))
-    snapshot = TaskSnapshot(UP, uids, uids[1:], 1, FIRST, Batch(3), (), finished=False, files=(OFFSETS,))
-    record = CompletedCheckpoint(CheckpointId(5), FIRST, US, Kind.SAVEPOINT, (snapshot,), (), ())
-    made.storage.create_record(CreateRecord(US, record))
+    made.storage.create_record(CreateRecord(US, completed(5, OFFSETS, batch=3, kind=Kind.SAVEPOINT)))
     made.storage.copy_savepoint(CopySavepoint(US, CheckpointId(5)))
     return made
 
@@ -117,3 +121,27 @@ def test_what_fits_otherwise_is_asked_about_and_can_read_the_checkpoint(heard: H
     assert asked == [UP]
     preflight.settle(heard.store, graph("count2", stateless=("clean2",)), RestorePlan(ALLOW), ROCKS, schemas)
     assert asked == [UP], "what begins empty has nothing to fit"
+
+
+def test_a_leader_that_goes_on_meanwhile_is_followed_to_its_newest_checkpoint(heard: Heard) -> None:
+    """Whoever is about to be replaced completes checkpoints, and deletes the files of those before."""
+    newer = "tasks/up/g1/offsets/4"
+    looked_at: list[int] = []
+
+    def schemas(_: TaskId, snapshot: TaskSnapshot, read: Callable[[str], bytes]) -> None:
+        looked_at.append(snapshot.batch)
+        if len(looked_at) == 1:
+            put(heard.root / newer, (heard.root / OFFSETS).read_text())
+            heard.storage.create_record(CreateRecord(US, completed(6, newer, batch=4)))
+            (heard.root / OFFSETS).unlink()
+        read(snapshot.files[0])
+
+    restore = Restore(again=True)
+    assert preflight.settle(heard.store, graph("count", "distinct"), Beginning(restore), ROCKS, schemas) == restore
+    assert looked_at == [3, 4]
+
+
+def test_a_file_that_is_gone_while_nobody_goes_on_is_named(heard: Heard) -> None:
+    (heard.root / OFFSETS).unlink()
+    with pytest.raises(BadStorage, match=r"job \w+: checkpoint 5 names a file that is not there: .*offsets/3"):
+        preflight.settle(heard.store, graph("count", "distinct"), Beginning(Restore(again=True)), ROCKS)

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, functions as F  # noqa: N812 - as everybody writes it
 
 import headgate as hg
+from tests import jvm
 from tests.kills import freezing
 from tests.kills.ways import BLOCK, WAYS
 
@@ -24,7 +25,11 @@ def build(settings: dict[str, Any]) -> hg.Job:
         ),
         restart=hg.restart.fixed_delay(delay="200ms"),
         state=hg.state.rocksdb(),
-        spark_conf={"spark.sql.shuffle.partitions": "2", "spark.executor.memory": "1g"},
+        spark_conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.executor.memory": "1g",
+            "spark.executor.extraJavaOptions": jvm.options(jvm.EXECUTOR),
+        },
         batch_interval="1s",
     )
     source = hg.generator(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)

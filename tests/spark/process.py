@@ -12,6 +12,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tests import jvm
+
 SHAPES = Path(__file__).with_name("shapes.py")
 Line = dict[str, Any]
 
@@ -26,7 +28,8 @@ class JobProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / "log.txt"
         root = SHAPES.parent.parent.parent
-        environment = {**os.environ, variable: json.dumps(shape), "PYTHONPATH": str(root)}
+        quick = {"SPARK_SUBMIT_OPTS": jvm.options()}
+        environment = {**quick, **os.environ, variable: json.dumps(shape), "PYTHONPATH": str(root)}
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headgate", "run", str(file), "--json", "--verbose", *arguments],
