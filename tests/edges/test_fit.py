@@ -137,11 +137,11 @@ def test_a_leader_that_goes_on_meanwhile_is_followed_to_its_newest_checkpoint(he
         read(snapshot.files[0])
 
     restore = Restore(again=True)
-    assert preflight.settle(heard.store, graph("count", "distinct"), Beginning(restore), ROCKS, schemas) == restore
+    assert preflight.settle(heard.store, graph("count", "distinct"), RestorePlan(restore), ROCKS, schemas) == restore
     assert looked_at == [3, 4]
 
 
 def test_a_file_that_is_gone_while_nobody_goes_on_is_named(heard: Heard) -> None:
     (heard.root / OFFSETS).unlink()
     with pytest.raises(BadStorage, match=r"job \w+: checkpoint 5 names a file that is not there: .*offsets/3"):
-        preflight.settle(heard.store, graph("count", "distinct"), Beginning(Restore(again=True)), ROCKS)
+        preflight.settle(heard.store, graph("count", "distinct"), RestorePlan(Restore(again=True)), ROCKS)
