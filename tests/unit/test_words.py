@@ -1,0 +1,58 @@
+"""Names that were given up for those of the field stay given up: in code, tests and documentation."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+TABLE = ROOT / "docs" / "decisions" / "0050-the-words-of-the-field.md"
+"""Where the old names stand beside the new ones."""
+GONE = (
+    "Beginning",
+    "Brought",
+    "InOneText",
+    "Leash",
+    "Patience",
+    "Wishes",
+    "after_tasks_finish",
+    "alignment_timeout",
+    "alignment_timeout_ms",
+    "checkpoints_after_finish",
+    "concurrent_max",
+    "kafka.fitting",
+    "kafka.inquiries",
+    "kafka.notes",
+    "kafka.shapes",
+    "kafka.standing",
+    "lag_max",
+    "max_concurrent",
+    "net=False",
+    "net=True",
+    "tolerable_failures",
+    "turn: Turn",
+)
+READ = ("headgate", "tests", "services", "bench", "examples", "docs", "java")
+SUFFIXES = {".py", ".md", ".txt", ".world", ".java", ".toml"}
+OF_THEIR_TIME = ("docs/decisions/", "docs/reports/")
+"""Notes say what was decided when, in the words of then."""
+
+
+def texts() -> list[tuple[str, str]]:
+    files = [path for folder in READ for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    files += ROOT.glob("*.md")
+    named = [(path.relative_to(ROOT).as_posix(), path) for path in files if path != Path(__file__)]
+    return [(name, path.read_text(encoding="utf-8")) for name, path in named if not name.startswith(OF_THEIR_TIME)]
+
+
+def test_no_old_name_is_used_again() -> None:
+    old = re.compile(rf"(?<![\w])(?:{'|'.join(map(re.escape, GONE))})(?![\w])")
+    found = [f"{name}: {match.group()}" for name, text in texts() for match in old.finditer(text)]
+    assert [hit for hit in found if not hit.startswith("CHANGELOG.md: lag_max")] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Beginning", "InOneText", "Leash", "Patience", "Turn", "Wishes", "lag_max", "retained"]
+)
+def test_the_table_says_what_an_old_name_became(name: str) -> None:
+    assert re.search(rf"^\| [^|]*\b{name}\b[^|]*\| [^|]*`\w+", TABLE.read_text(encoding="utf-8"), re.MULTILINE)
