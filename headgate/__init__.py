@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headgate.sink.console import console
     from headgate.sink.files import files
     from headgate.sink.idempotent import IdempotentSink
-    from headgate.sink.wal import Portion, WriteAheadSink
+    from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
     from headgate.source.api import Source
     from headgate.source.generator import generator
     from headgate.source.logdir import log_directory
@@ -49,7 +49,6 @@ __all__ = [
     "IdempotentSink",
     "Job",
     "Options",
-    "Portion",
     "Processor",
     "Result",
     "SinkContext",
@@ -60,6 +59,7 @@ __all__ = [
     "TwoPhaseSink",
     "Unpublished",
     "UserError",
+    "WriteAheadBatch",
     "WriteAheadSink",
     "__version__",
     "console",
@@ -100,7 +100,7 @@ _HOMES = {
     "headgate.sink.console": ("console",),
     "headgate.sink.files": ("files",),
     "headgate.sink.idempotent": ("IdempotentSink",),
-    "headgate.sink.wal": ("Portion", "WriteAheadSink"),
+    "headgate.sink.wal": ("WriteAheadBatch", "WriteAheadSink"),
     "headgate.source.api": ("Source",),
     "headgate.source.generator": ("generator",),
     "headgate.source.logdir": ("log_directory",),

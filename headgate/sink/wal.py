@@ -28,7 +28,7 @@ _PARTITION = re.compile(r"part-(\d+)-")
 
 
 @dataclass(frozen=True)
-class Portion:
+class WriteAheadBatch:
     """What one lane of a commit applies."""
 
     job: str
@@ -46,7 +46,7 @@ class Portion:
         """Whose marker: one for each lane of each sink of each life of a job."""
         return f"{self.job}/{self.sink}/{self.life}/{self.lane}"
 
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def record_batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows, in the order of batches. A file that is not what was sealed is refused before its first row."""
         facts = dict(zip(self.files, self.facts, strict=False))
         for path in self.files:
@@ -69,11 +69,11 @@ class Portion:
 class WriteAheadSink(StagedSink):
     """A sink that applies rows to another system with transactions. A subclass says ``apply``, and the rest as usual.
 
-    ``lanes``: so many portions are applied side by side. Rows of one partition of a batch stay in one lane, in order.
+    ``lanes``: so many of them are applied side by side. Rows of one partition of a batch stay in one lane, in order.
     """
 
     def __init__(self, lanes: int = 1) -> None:
-        """So many portions a commit."""
+        """So many write-ahead batches a commit."""
         self._lanes = lanes
 
     @property
@@ -82,12 +82,13 @@ class WriteAheadSink(StagedSink):
         return Guarantee.EXACTLY_ONCE
 
     @abstractmethod
-    def apply(self, portion: Portion) -> None:
-        """Apply a portion, once: on an executor, in a copy of the sink that was pickled and not opened.
+    def apply(self, batch: WriteAheadBatch) -> None:
+        """Apply a write-ahead batch, once: on an executor, in a copy of the sink that was pickled and not opened.
 
-        In one transaction of the other side: if the marker of ``portion.owner`` is at ``portion.mark`` or past it, do
-        nothing; otherwise write all rows of ``portion.batches()`` and set the marker. It may be called at any time for
-        what was applied long ago, and while another process applies the same: the transactions must not both succeed.
+        In one transaction of the other side: if the marker of ``batch.owner`` is at ``batch.mark`` or past it, do
+        nothing; otherwise write all rows of ``batch.record_batches()`` and set the marker. It may be called at any time
+        for what was applied long ago, and while another process applies the same: the transactions must not both
+        succeed.
         """
 
     def publish(self, sealed: SealedTransaction) -> None:
@@ -96,12 +97,12 @@ class WriteAheadSink(StagedSink):
         for path, file in self._sealed_files(sealed):
             lanes.setdefault(_partition(path) % (sealed.lanes or self._lanes), []).append((path, file))
         mark = (sealed.generation, sealed.checkpoint)
-        portions = []
+        batches = []
         for lane, found in sorted(lanes.items()):
             files = tuple(str(path) for path, _ in found)
             facts = tuple((file.size, file.checksum) for _, file in found)
-            portions.append(Portion(sealed.job, sealed.sink, self._life, lane, mark, files, facts))
-        on_executors(portions, partial(_apply, self))
+            batches.append(WriteAheadBatch(sealed.job, sealed.sink, self._life, lane, mark, files, facts))
+        on_executors(batches, partial(_apply, self))
 
 
 def _partition(path: Path) -> int:
@@ -109,6 +110,6 @@ def _partition(path: Path) -> int:
     return int(cast("re.Match[str]", _PARTITION.match(path.name))[1])
 
 
-def _apply(sink: WriteAheadSink, portion: Portion) -> str:
-    sink.apply(portion)
+def _apply(sink: WriteAheadSink, batch: WriteAheadBatch) -> str:
+    sink.apply(batch)
     return ""

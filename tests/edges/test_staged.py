@@ -26,7 +26,7 @@ from headgate.run.staged import StagedFiles
 from headgate.run.storage import Storage
 from headgate.sink.api import Attempt, SinkContext
 from headgate.sink.handle import SealedTransaction
-from headgate.sink.wal import Portion, WriteAheadSink
+from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 from headgate.snapshot.take import Snapshots
 from headgate.store.jobstore import JobStore
 from tests.edges.stores import FIRST, SECOND, US, open_job
@@ -57,16 +57,16 @@ class SqliteSink(WriteAheadSink):
         for partition in range(2):
             parquet.write_table(dataframe.slice(partition * 3, 3), part / f"part-{partition:05}-x.parquet")
 
-    def apply(self, portion: Portion) -> None:
+    def apply(self, batch: WriteAheadBatch) -> None:
         with sqlite3.connect(self._database, isolation_level="IMMEDIATE") as connection:
-            mark = "{:020}.{:020}".format(*portion.mark)
-            found = connection.execute("SELECT mark FROM marks WHERE owner = ?", (portion.owner,)).fetchone()
+            mark = "{:020}.{:020}".format(*batch.mark)
+            found = connection.execute("SELECT mark FROM marks WHERE owner = ?", (batch.owner,)).fetchone()
             if found is not None and found[0] >= mark:
                 return
-            for batch in portion.batches():
-                rows = [(number,) for number in batch.column("number").to_pylist()]
-                connection.executemany("INSERT INTO numbers VALUES (?)", rows)
-            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (portion.owner, mark))
+            for rows in batch.record_batches():
+                numbers = [(number,) for number in rows.column("number").to_pylist()]
+                connection.executemany("INSERT INTO numbers VALUES (?)", numbers)
+            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (batch.owner, mark))
 
 
 class Ran:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.sink.wal import Portion, WriteAheadSink
+from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
 ROWS = 2_000
 
@@ -39,15 +39,15 @@ class Ledger(WriteAheadSink):
             raise Died
         super().commit(handle)
 
-    def apply(self, portion: Portion) -> None:
+    def apply(self, batch: WriteAheadBatch) -> None:
         with sqlite3.connect(self._database, isolation_level="IMMEDIATE", timeout=60) as connection:
-            mark = "{:020}.{:020}".format(*portion.mark)
-            found = connection.execute("SELECT mark FROM marks WHERE owner = ?", (portion.owner,)).fetchone()
+            mark = "{:020}.{:020}".format(*batch.mark)
+            found = connection.execute("SELECT mark FROM marks WHERE owner = ?", (batch.owner,)).fetchone()
             if found is not None and found[0] >= mark:
                 return
-            for batch in portion.batches():
-                connection.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in batch.column("n").to_pylist()])
-            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (portion.owner, mark))
+            for rows in batch.record_batches():
+                connection.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in rows.column("n").to_pylist()])
+            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (batch.owner, mark))
 
 
 def build(place: Path, *, dies: bool) -> hg.Job:

@@ -14,6 +14,7 @@ GONE = (
     "InOneText",
     "Leash",
     "Patience",
+    "Portion",
     "Wishes",
     "after_tasks_finish",
     "alignment_timeout",
@@ -52,7 +53,7 @@ def test_no_old_name_is_used_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Beginning", "InOneText", "Leash", "Patience", "Turn", "Wishes", "lag_max", "retained"]
+    "name", ["Beginning", "InOneText", "Leash", "Patience", "Portion", "Turn", "Wishes", "lag_max", "retained"]
 )
 def test_the_table_says_what_an_old_name_became(name: str) -> None:
     assert re.search(rf"^\| [^|]*\b{name}\b[^|]*\| [^|]*`\w+", TABLE.read_text(encoding="utf-8"), re.MULTILINE)

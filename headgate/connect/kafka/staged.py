@@ -31,7 +31,7 @@ from headgate.errors import BadStorage, UserError
 from headgate.sink.api import Attempt, SinkContext
 from headgate.sink.handle import SealedTransaction
 from headgate.sink.staging import Mark
-from headgate.sink.wal import Portion, WriteAheadSink
+from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
 TRIES = 4
 """So often a publisher that was fenced looks whether the other one has done the work."""
@@ -85,17 +85,15 @@ class StagedKafkaSink(WriteAheadSink):
         super().publish(sealed)
         write_note(directory, replace(note, done=True))
 
-    def apply(self, portion: Portion) -> None:
+    def apply(self, batch: WriteAheadBatch) -> None:
         """Publish a lane, once. If another publisher was faster, see whether it has done the work."""
         for left in reversed(range(TRIES)):
             try:
-                self._publish_lane(portion)
+                self._publish_lane(batch)
             except Fenced as error:
                 if not left:
-                    raise UserError(f"sink {portion.sink}: {error}") from error
-                logger.warning(
-                    "sink %s: another publisher has taken lane %d: looking again", portion.sink, portion.lane
-                )
+                    raise UserError(f"sink {batch.sink}: {error}") from error
+                logger.warning("sink %s: another publisher has taken lane %d: looking again", batch.sink, batch.lane)
                 time.sleep(random.uniform(PAUSE_S / 2, PAUSE_S))
             else:
                 return
@@ -106,11 +104,11 @@ class StagedKafkaSink(WriteAheadSink):
             self._target = check_standing(client, self._target, context.sink, names.owner)
             self._partitions = len(client.metadata([self._target.topic]).topics[self._target.topic])
 
-    def _publish_lane(self, portion: Portion) -> None:
-        target, names = self._target, self._names(portion.job, portion.sink, portion.life)
-        transactional_id = names.publisher_id(portion.lane)
+    def _publish_lane(self, batch: WriteAheadBatch) -> None:
+        target, names = self._target, self._names(batch.job, batch.sink, batch.life)
+        transactional_id = names.publisher_id(batch.lane)
         group, partition = names.marker_group(transactional_id), Partition(target.topic, 0)
-        number = encoded(portion.mark)
+        number = encoded(batch.mark)
         with TransactionWriter.open(
             target.servers, target.producer_options, transactional_id, target.timeout_ms, target.topic
         ) as writer:  # from here on no other publisher of the lane can commit
@@ -120,14 +118,14 @@ class StagedKafkaSink(WriteAheadSink):
                 return
             if stored is None and self._forgotten:
                 raise BadStorage(
-                    f"sink {portion.sink}: Kafka has forgotten whether checkpoint {portion.mark[1]} was published: "
-                    f"it began longer ago than {RETENTION}, and the marker of lane {portion.lane} is gone: compare the "
+                    f"sink {batch.sink}: Kafka has forgotten whether checkpoint {batch.mark[1]} was published: "
+                    f"it began longer ago than {RETENTION}, and the marker of lane {batch.lane} is gone: compare the "
                     "topic with the staged files; then remove them and begin the job anew, or touch them and remove "
                     "publication.json next to them to have them published"
                 )
             writer.begin()
-            for batch in portion.batches():
-                writer.write(batch)
+            for rows in batch.record_batches():
+                writer.write(rows)
             writer.send_marker(group, target.topic, 0, number)
             writer.commit()
         with Client(target.servers, client_options(target)) as client:

@@ -19,7 +19,7 @@ from headgate.connect.mariadb.problems import DEADLOCK, LOCK_WAIT, code, speakin
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected, quoted
 from headgate.connect.mariadb.table import APPLIED, Table, check_durable, check_rights, find, make_notes
 from headgate.sink.api import SinkContext
-from headgate.sink.wal import Portion, WriteAheadSink
+from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
 TRIES = 5
 """How often a transaction is tried that the server gave up for the sake of another."""
@@ -68,14 +68,14 @@ class MariaDBSink(WriteAheadSink):
         self._table.check_rows(f"sink {self._context.sink}", dataframe, self._key)
         return dataframe.repartition(self._lanes, *self._key) if self._key else dataframe
 
-    def apply(self, portion: Portion) -> None:
-        """Apply the portion in one transaction. The server may choose it as the victim of a deadlock: then again."""
-        what = f"sink {portion.sink}: cannot apply checkpoint {portion.mark[1]} to table {self._name}"
+    def apply(self, batch: WriteAheadBatch) -> None:
+        """Apply the batch in one transaction. The server may choose it as the victim of a deadlock: then again."""
+        what = f"sink {batch.sink}: cannot apply checkpoint {batch.mark[1]} to table {self._name}"
         with speaking(what, self._address):
             for left in reversed(range(TRIES)):
                 try:
                     with connected(self._address) as session:
-                        self._apply(session, portion)
+                        self._apply(session, batch)
                 except pymysql.Error as error:
                     if code(error) not in (LOCK_WAIT, DEADLOCK) or not left:
                         raise
@@ -83,27 +83,27 @@ class MariaDBSink(WriteAheadSink):
                 else:
                     return
 
-    def _apply(self, session: Session, portion: Portion) -> None:
-        mark = (int(portion.mark[0]), int(portion.mark[1]))
-        if applied.lock(session, portion.owner) >= mark:
+    def _apply(self, session: Session, batch: WriteAheadBatch) -> None:
+        mark = (int(batch.mark[0]), int(batch.mark[1]))
+        if applied.lock(session, batch.owner) >= mark:
             session.rollback()
             return
         if self._key:
-            self._replace(session, portion)
+            self._replace(session, batch)
         else:
-            load(session, self._name, portion.batches())
-        applied.note(session, portion.owner, mark)
+            load(session, self._name, batch.record_batches())
+        applied.note(session, batch.owner, mark)
         session.commit()
 
-    def _replace(self, session: Session, portion: Portion) -> None:
+    def _replace(self, session: Session, batch: WriteAheadBatch) -> None:
         """Load the rows beside the table, then write them over those with their keys, in their order."""
         columns: list[str] = []
-        for batch in portion.batches():
-            if batch.schema.names != columns:
+        for rows in batch.record_batches():
+            if rows.schema.names != columns:
                 self._write_over(session, columns)
-                columns = list(batch.schema.names)
+                columns = list(rows.schema.names)
                 _make_stage(session, self._name, columns)
-            load(session, _STAGE, [batch])
+            load(session, _STAGE, [rows])
         self._write_over(session, columns)
 
     def _write_over(self, session: Session, columns: list[str]) -> None:
