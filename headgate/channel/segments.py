@@ -55,7 +55,7 @@ class Segments:
         self.channel = channel
 
     def commit(self, batch: Batch, run: Run) -> None:
-        """Enter a batch that Spark has committed into the log. A repeat is harmless, also after it was read and swept.
+        """Enter a batch that Spark has committed into the log. A repeat is harmless, also of one that is read and gone.
 
         An entry that says something else is from an earlier life of a job whose storage was begun anew since.
         """

@@ -22,7 +22,7 @@ Reading order, which is also the order in which a checkpoint meets the rules:
 ``chain, publication``     the records that make a checkpoint complete
 ``recovery``               which checkpoint a job returns to, and how
 ``restart``                whether and when a failure is followed by another try
-``retention, sweeping``    what may be deleted
+``retention, garbage``     what may be deleted
 ``timing``                 deadlines, and orders given again
 ``invariants``             what must hold in every state
 

@@ -4,7 +4,7 @@ One rule: a closing job starts nothing and finishes all that was decided; only t
 decided and cannot be finished is given up by a user alone, sink by sink, and that is written down with the ending.
 """
 
-from headgate.core import chain, coordinator, leadership, sinks, sweeping
+from headgate.core import chain, coordinator, garbage, leadership, sinks
 from headgate.core.chain import Chain
 from headgate.core.effects import CreateRecord, Notify, Outcome, StopTask
 from headgate.core.evolve import evolve
@@ -176,15 +176,15 @@ def closed(context: StepContext) -> None:
         return
     if state.abort_below != above:
         sinks.abort_strangers(context, above)
-        sweeping.sweep(context)
+        garbage.collect(context)
         state = context.state
-    if state.sweeping or any(sink not in state.abandon for sink in state.strangers):
+    if state.collecting or any(sink not in state.abandon for sink in state.strangers):
         return
-    base = None if sweeping.discards(state) else state.base
+    base = None if garbage.discards(state) else state.base
     context.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)
     kept = (
         "its checkpoints are deleted"
-        if sweeping.discards(state)
+        if garbage.discards(state)
         else f"latest checkpoint: {'none' if base is None else base}"
     )
     text = f"the job is {state.ending.value if state.ending else 'over'}; {kept}"

@@ -4,7 +4,7 @@ One rule: what the job may return to by itself is never deleted. The record goes
 stands on its own, and a record without a copy would be a promise.
 """
 
-from headgate.core import closing, sweeping
+from headgate.core import closing, garbage
 from headgate.core.effects import DeleteSavepoint, Notify, Outcome
 from headgate.core.events import DeleteAsked, SavepointDeleted
 from headgate.core.evolve import evolve
@@ -36,7 +36,7 @@ def why_not(
 def asked(context: StepContext, fact: DeleteAsked) -> None:
     """A user wants a savepoint to go. One at a time."""
     state = context.state
-    if state.phase in AT_REST or state.phase in sweeping.NOT_YET_OURS:
+    if state.phase in AT_REST or state.phase in garbage.NOT_YET_OURS:
         why: str | None = "this process does not lead the job, or not yet"
     elif state.deleting is not None:
         why = f"savepoint {state.deleting.checkpoint} is being deleted: try again in a moment"
@@ -53,7 +53,7 @@ def asked(context: StepContext, fact: DeleteAsked) -> None:
 
 
 def deleted(context: StepContext, fact: SavepointDeleted) -> None:
-    """Record and copy are gone. What only the savepoint needed goes with a sweep."""
+    """Record and copy are gone. What only the savepoint needed goes with a collection."""
     state = context.state
     if fact.leader != state.leader or state.deleting is None or state.deleting.checkpoint != fact.checkpoint:
         return
@@ -61,9 +61,9 @@ def deleted(context: StepContext, fact: SavepointDeleted) -> None:
         state,
         deleting=None,
         completed=tuple(checkpoint for checkpoint in state.completed if checkpoint.id != fact.checkpoint),
-        doomed=(*state.doomed, fact.checkpoint),
+        pending_deletion=(*state.pending_deletion, fact.checkpoint),
     )
     text = f"savepoint {fact.checkpoint} is deleted"
     context.order(Notify(Outcome.DONE, text, state.deleting.request, fact.checkpoint))
-    sweeping.sweep(context)
+    garbage.collect(context)
     closing.closed(context)

@@ -111,7 +111,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True)
 class AnswerAck:
-    """Tell a task what became of its acknowledgement. What it copied in vain goes with the next sweep."""
+    """Tell a task what became of its acknowledgement. What it copied in vain goes with the next collection."""
 
     generation: Generation
     checkpoint: CheckpointId
@@ -235,7 +235,7 @@ class SetHold:
 
 @dataclass(frozen=True)
 class ListFiles:
-    """List what is in the storage, for a sweep."""
+    """List what is in the storage, for a collection."""
 
     generation: Generation
 

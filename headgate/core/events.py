@@ -254,7 +254,7 @@ class FilesListed:
 
 @dataclass(frozen=True)
 class FilesDeleted:
-    """A ``DeleteFiles`` was carried out: these records are gone; files that are left go with the next sweep."""
+    """A ``DeleteFiles`` was carried out: these records are gone; files that are left go with the next collection."""
 
     generation: Generation
     records: tuple[CheckpointId, ...]

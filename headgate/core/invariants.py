@@ -11,11 +11,11 @@ from headgate.core.chain import IDS_AHEAD_MAX
 from headgate.core.commit import SinkState
 from headgate.core.coordinator import REQUESTS_MAX
 from headgate.core.errors import ProtocolError
+from headgate.core.garbage import HOLDS_MAX
 from headgate.core.ids import NO_BATCH, SinkId
 from headgate.core.records import CompletedCheckpoint, Fence, Kind
 from headgate.core.settings import Mode
 from headgate.core.state import STORY_MAX, JobState, PendingCheckpoint, Phase
-from headgate.core.sweeping import HOLDS_MAX
 
 
 def check(state: JobState) -> None:

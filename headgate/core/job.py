@@ -5,7 +5,7 @@ One rule: a step depends on the state and the event alone, and leaves the old st
 
 from typing import assert_never
 
-from headgate.core import closing, coordinator, deleting, leadership, publication, room, sinks, sweeping, tasks, timing
+from headgate.core import closing, coordinator, deleting, garbage, leadership, publication, room, sinks, tasks, timing
 from headgate.core.effects import Effect
 from headgate.core.events import (
     AttemptsAborted,
@@ -100,15 +100,15 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
         case ChainRead():
             leadership.chain_read(context, event)
         case FilesListed():
-            sweeping.files_listed(context, event)
+            garbage.files_listed(context, event)
         case FilesDeleted():
-            sweeping.files_deleted(context, event)
+            garbage.files_deleted(context, event)
         case SavepointCopied():
-            sweeping.savepoint_copied(context, event)
+            garbage.savepoint_copied(context, event)
         case SavepointDeleted():
             deleting.deleted(context, event)
         case HoldSet():
-            sweeping.hold_set(context, event)
+            garbage.hold_set(context, event)
         case LeadershipWon():
             leadership.won(context, event)
         case LeadershipLost():
@@ -120,7 +120,7 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
         case CancelAsked(request, abandon):
             closing.cancel(context, request, abandon)
         case HoldAsked():
-            sweeping.hold(context, event)
+            garbage.hold(context, event)
         case DeleteAsked():
             deleting.asked(context, event)
         case _:

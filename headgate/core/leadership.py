@@ -5,7 +5,7 @@ begins like this, the first one, one after a failure, and one after a change of 
 Whoever finds a foreign record where his own should be stops, and touches nothing more.
 """
 
-from headgate.core import chain, closing, coordinator, recovery, retention, sinks as committing, sweeping
+from headgate.core import chain, closing, coordinator, garbage, recovery, retention, sinks as committing
 from headgate.core.chain import Chain
 from headgate.core.commit import SinkState
 from headgate.core.effects import (
@@ -67,7 +67,7 @@ def chain_read(context: StepContext, fact: ChainRead) -> None:
     """See what there is, make sure that we can begin from it, and burn the next id; if that is done already, begin.
 
     Our fence counts once it is seen to be the last record. A create that was very late may have landed in a place that
-    was used and swept meanwhile: then there are later records, and we try again behind them.
+    was used and deleted meanwhile: then there are later records, and we try again behind them.
     """
     state = context.state
     if fact.leader != state.leader or state.phase is not Phase.READING:
@@ -177,10 +177,10 @@ def open_generation(context: StepContext, fence: Fence) -> None:
         pending=(),
         failures=0,
         stop_after=NO_CHECKPOINT,
-        sweeping=False,
-        suspects=(),
+        collecting=False,
+        candidates=(),
         garbage=(),
-        doomed=(),
+        pending_deletion=(),
         voids=tuple(record.id for record in state.records if isinstance(record, Void)),
         look_again_at_ms=None,
         look_again_ms=0,
@@ -240,7 +240,7 @@ def recovered(context: StepContext) -> None:
         if not context.state.tasks[start.task].ended:
             context.order(start)
     coordinator.open_gates(context, state.graph.channels)
-    sweeping.sweep(context)
+    garbage.collect(context)
 
 
 def restart(context: StepContext, delay_ms: int) -> None:

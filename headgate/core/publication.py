@@ -6,7 +6,7 @@ there is no abort, only commit.
 
 from typing import assert_never
 
-from headgate.core import chain, closing, commit, leadership, sinks, sweeping
+from headgate.core import chain, closing, commit, garbage, leadership, sinks
 from headgate.core.chain import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, Notify, NotifyCompleted, Outcome
 from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
@@ -114,4 +114,4 @@ def published(context: StepContext, record: CompletedCheckpoint) -> None:
             closing.close(context, Ending.STOPPED)
         elif all(snapshot.finished for snapshot in record.tasks):
             closing.close(context, Ending.FINISHED)
-    sweeping.sweep(context)
+    garbage.collect(context)

@@ -2,13 +2,13 @@
 
 One rule: nothing is deleted that a kept checkpoint names or that a live task may still need. What is kept: the newest
 ``num_retained`` checkpoints, all savepoints, all that are held, and the one the running generation continues from, with
-the one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is found by mark and sweep over a
-listing, as a pure plan: the same function serves the sweep and its dry run.
+the one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is what is left of a listing once
+these are marked, as a pure plan: the same function serves the collection and its dry run.
 
 Records of checkpoints may go, and so may voids before the newest one. Fences never do: one that was gone would let a
 late publication through.
 There is always a later record than one that goes, which is how a late fence in its place is recognised. A late create
-can also bring back the record of a checkpoint that was swept: it is never the newest, and goes with a later sweep.
+can also bring back the record of a checkpoint that was deleted: it is never the newest, and goes once more, later.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from headgate.core.records import CompletedCheckpoint, Kind, StoredFile
 
 
 @dataclass(frozen=True)
-class SweepPlan:
-    """What a sweep deletes, how many files it leaves, and which of those nobody has named."""
+class CollectionPlan:
+    """What a collection deletes, how many files it leaves, and which of those nobody has named."""
 
     files: tuple[str, ...]
     kept: int
-    suspects: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
 
 
 def keep(
@@ -49,26 +49,26 @@ def keep(
     )
 
 
-def sweep(
+def collect(
     files: tuple[StoredFile, ...],
     kept: tuple[CompletedCheckpoint, ...],
     generation: Generation,
     *,
     live: bool,
     named_elsewhere: frozenset[str] = frozenset(),
-    suspects: frozenset[str] = frozenset(),
-) -> SweepPlan:
+    candidates: frozenset[str] = frozenset(),
+) -> CollectionPlan:
     """Mark what the kept checkpoints name, and what is ``named_elsewhere``; of the rest, delete what nobody can need.
 
     Files of later generations are not ours to judge. Of our own generation, while its tasks are ``live``, a file goes
     only if it lies at or before the newest checkpoint's cut (what came after it is still in use), and if an earlier
-    sweep found it unnamed already (``suspects``): a checkpoint under way may be about to name a file that no other
-    has.
+    collection found it unnamed already (``candidates``): a checkpoint under way may be about to name a file that no
+    other has.
     """
     named = {name for checkpoint in kept for snapshot in checkpoint.tasks for name in snapshot.files} | named_elsewhere
     in_flight = [held for checkpoint in kept for held in checkpoint.channels]
     floors = _floors(kept, generation)
-    doomed: list[str] = []
+    pending_deletion: list[str] = []
     unnamed: list[str] = []
     for file in files:
         if file.name in named or file.generation > generation:
@@ -78,11 +78,11 @@ def sweep(
         if live and file.generation == generation:
             if file.batch > floors.get(file.owner, NO_BATCH):
                 continue
-            if file.name not in suspects:
+            if file.name not in candidates:
                 unnamed.append(file.name)
                 continue
-        doomed.append(file.name)
-    return SweepPlan(tuple(doomed), len(files) - len(doomed), tuple(unnamed))
+        pending_deletion.append(file.name)
+    return CollectionPlan(tuple(pending_deletion), len(files) - len(pending_deletion), tuple(unnamed))
 
 
 def _floors(kept: tuple[CompletedCheckpoint, ...], generation: Generation) -> Mapping[TaskId | ChannelId, Batch]:

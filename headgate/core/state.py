@@ -178,7 +178,7 @@ class JobState:
     """The checkpoint this generation continues from, or its newest one since."""
     held: tuple[CheckpointId, ...] = ()
     holding: tuple[HoldAsked, ...] = ()
-    """Holds and releases that the store has not confirmed. At most ``sweeping.HOLDS_MAX``."""
+    """Holds and releases that the store has not confirmed. At most ``garbage.HOLDS_MAX``."""
     deleting: DeleteAsked | None = None
     """A savepoint that a user wants to go."""
     copying: tuple[CheckpointId, ...] = ()
@@ -187,17 +187,17 @@ class JobState:
     """The savepoint after which the user wants the job to stop."""
     burned: bool = False
     """The closing fence has been ordered."""
-    sweeping: bool = False
-    suspects: tuple[str, ...] = ()
-    """Files that a sweep found unnamed."""
-    suspected_below: CheckpointId = NO_CHECKPOINT
+    collecting: bool = False
+    candidates: tuple[str, ...] = ()
+    """Files that a collection found unnamed."""
+    candidates_below: CheckpointId = NO_CHECKPOINT
     """They go once a checkpoint of this id or later is complete and does not name them either."""
     garbage: tuple[str, ...] = ()
-    """Files that the sweep under way has still to delete, after those that were ordered."""
+    """Files that the collection under way has still to delete, after those that were ordered."""
     listed: int = 0
     """How many files the last listing showed, and when it came."""
     listed_at_ms: int = 0
-    doomed: tuple[CheckpointId, ...] = ()
+    pending_deletion: tuple[CheckpointId, ...] = ()
     """Checkpoints that are no longer kept, and voids, whose records may still be in the store."""
     voids: tuple[CheckpointId, ...] = ()
     """Voids in the store that no later checkpoint has made superfluous yet."""

@@ -116,7 +116,7 @@ def unanswered(state: JobState) -> Iterator[Effect]:
         yield DeleteSavepoint(state.leader, state.deleting.checkpoint)
     for asked in state.holding:
         yield SetHold(state.leader, asked.checkpoint, asked.held)
-    if state.sweeping:
+    if state.collecting:
         yield ListFiles(state.generation)
     if state.phase is Phase.RUNNING:
         yield from _of_tasks(state)

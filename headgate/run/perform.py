@@ -122,9 +122,9 @@ class Performer:
             case e.DeleteSavepoint():
                 put("copy", self._storage.delete_savepoint, order)
             case e.ListFiles():
-                self._lanes.put_once("sweep", self._storage.list_files, order)
+                self._lanes.put_once("garbage", self._storage.list_files, order)
             case e.DeleteFiles():
-                put("sweep", self._storage.delete_files, order)
+                put("garbage", self._storage.delete_files, order)
             case e.Notify():
                 self._answer(order)
             case e.AnswerAck():

@@ -43,7 +43,7 @@ class StagedFiles:
         self._elsewhere = store.local_root != root
         self._there: dict[SinkId, set[str]] = {}
         """Copies in the storage that this process knows of."""
-        self._doomed: dict[SinkId, set[str]] = {}
+        self._pending_deletion: dict[SinkId, set[str]] = {}
         """Copies that nobody needs, and that could not be deleted yet."""
 
     def keep(self, sink: SinkId, generation: Generation, files: Sequence[StagedFile]) -> None:
@@ -76,13 +76,13 @@ class StagedFiles:
 
     def drop(self, sink: SinkId, generation: Generation, files: Sequence[StagedFile]) -> None:
         """Delete the copies of what is committed. If that fails, it is done with the next."""
-        there, doomed = self._there.setdefault(sink, set()), self._doomed.setdefault(sink, set())
+        there, pending_deletion = self._there.setdefault(sink, set()), self._pending_deletion.setdefault(sink, set())
         names = {_name(sink, generation, file) for file in files}
-        doomed |= names if self._elsewhere else names & there
+        pending_deletion |= names if self._elsewhere else names & there
         there -= names
         with contextlib.suppress(HeadgateError, OSError):
-            self._delete(sorted(doomed))
-            doomed.clear()
+            self._delete(sorted(pending_deletion))
+            pending_deletion.clear()
 
     def clear(self, sink: SinkId, below: Generation) -> None:
         """Delete all copies of generations before ``below``: whatever of it was to be committed is committed."""

@@ -73,7 +73,7 @@ class Storage:
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
         self._copied: set[str] = set()
         self._stored: set[str] = set()
-        """What the last listing showed in a storage that is not a folder here. Both belong to the lane of sweeps."""
+        """What the last listing showed in a storage that is not a folder here. Both belong to the lane ``garbage``."""
 
     @property
     def fetch(self) -> Callable[[str, Path], None] | None:
@@ -241,7 +241,7 @@ class Storage:
         self._extras.pop(order.checkpoint, None)
         self._tell(SavepointDeleted(order.leader, order.checkpoint))
 
-    # -- sweeping ------------------------------------------------------------------------------------------------------
+    # -- garbage collection --------------------------------------------------------------------------------------------
 
     def list_files(self, order: e.ListFiles) -> None:
         """List what tasks and channels have in the working directory and in the storage.
@@ -252,15 +252,15 @@ class Storage:
         try:
             for file in self._listed():
                 found.setdefault(file.name, file)
-        except (HeadgateError, OSError) as error:  # What was not listed goes with a later sweep.
+        except (HeadgateError, OSError) as error:  # What was not listed goes with a later collection.
             self._warn(f"what nobody needs any more could not be listed: {error}")
         self._tell(FilesListed(order.generation, tuple(found.values())))
 
     def delete_files(self, order: e.DeleteFiles) -> None:
-        """Delete records first, then files. Files that cannot be deleted go with a later sweep."""
+        """Delete records first, then files. Files that cannot be deleted go with a later collection."""
         try:
             self._store.delete_record(*order.records)
-        except (HeadgateError, OSError) as error:  # Then what they name stays, and the sweep is ordered again.
+        except (HeadgateError, OSError) as error:  # Then what they name stays, and the collection is ordered again.
             self._warn(f"records that are no longer kept could not be deleted: {error}")
             return
         for record in order.records:

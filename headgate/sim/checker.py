@@ -14,7 +14,7 @@ from headgate.sim.sink import SimSink
 from headgate.sim.table import SimTable
 
 GARBAGE_MAX = 24
-"""A file that nobody needs is gone after so many sweeps, each for another checkpoint."""
+"""A file that nobody needs is gone after so many collections, each for another checkpoint."""
 
 
 class Scene(Protocol):
@@ -64,12 +64,12 @@ class Checker:
         """Requests that nobody has answered, with the process that was asked."""
         self.latest: dict[str, tuple[int, int]] = {}
         """For each sink, the generation and checkpoint of the last transaction that became visible."""
-        self.swept: dict[int, None] = {}
+        self.deleted: dict[int, None] = {}
         """Checkpoints that were deleted. A late create may bring a record back; nobody relies on it."""
         self.lost: dict[tuple[int, int], None] = {}
         """Records that at-most-once may leave out."""
         self.garbage: dict[str, tuple[int, int]] = {}
-        """Files that nobody needs: the newest checkpoint at the last sweep, and how many left it in its place."""
+        """Files that nobody needs: the newest checkpoint at the last collection, and how many left it in its place."""
         self.completed = 0
         self.beside: dict[int, int] = {}
         """Checkpoints that were taken before every task had shown that it can run, with the one that stays for it."""
@@ -81,7 +81,7 @@ class Checker:
     def created(self, record: Any) -> None:
         """A record has landed in the store."""
         if self.chain and record.id < self.chain[-1].id and hasattr(record, "base"):
-            return  # A fence in a place that was used and swept: it must not count, and ``starts`` sees to that.
+            return  # A fence in a place that was used and deleted: it must not count, and ``starts`` sees to that.
         for earlier in self.chain[-2:]:
             if earlier.id >= record.id:
                 self.scene.violation(f"record {record.id} landed after record {earlier.id}")
@@ -262,7 +262,7 @@ class Checker:
         who: str,
         records: Mapping[int, Any],
         held: Iterable[int],
-        doomed: tuple[int, ...],
+        pending_deletion: tuple[int, ...],
         files: tuple[str, ...],
     ) -> None:
         """Records and files are about to be deleted by ``who``. A cancelled job's closing fence lets all of them go."""
@@ -272,7 +272,7 @@ class Checker:
         completed = [
             record
             for number, record in sorted(records.items())
-            if hasattr(record, "transactions") and number not in self.swept
+            if hasattr(record, "transactions") and number not in self.deleted
         ]
         periodic = [record.id for record in completed if record.kind.value == "checkpoint"]
         kept = {record.id for record in completed if record.kind.value == "savepoint"}
@@ -281,17 +281,17 @@ class Checker:
             kept.update(periodic[-self.shape.num_retained :])
             kept.update(record.id for record in completed[-1:])
             kept.update(self.beside[record.id] for record in completed[-1:] if record.id in self.beside)
-        for number in doomed:
+        for number in pending_deletion:
             if number in kept or any(earlier.id == number and hasattr(earlier, "base") for earlier in self.chain):
                 self.scene.violation(f"record {number} is deleted though it is kept")
-            self.swept[number] = None
+            self.deleted[number] = None
         needed = _needed(record for record in completed if record.id in kept)
         for name in files:
             if name in needed:
                 self.scene.violation(f"file {name} is deleted though checkpoint {needed[name]} is kept")
 
     def collected(self, generation: int, records: Mapping[int, Any]) -> None:
-        """A sweep of a generation is over. What nobody has needed for long must be gone, whatever is pending."""
+        """A collection of a generation is over. What nobody has needed for long must be gone, whatever is pending."""
         completed = [record for _, record in sorted(records.items()) if hasattr(record, "transactions")]
         ours = [record for record in completed if record.generation == generation]
         if not ours or self.superseded(generation):
@@ -306,7 +306,7 @@ class Checker:
                 last, rounds = self.garbage.get(name, (-1, 0))
                 garbage[name] = (int(newest.id), rounds + (newest.id != last))
                 if garbage[name][1] > GARBAGE_MAX:
-                    self.scene.violation(f"file {name} is left by {GARBAGE_MAX} sweeps, and nobody needs it")
+                    self.scene.violation(f"file {name} is left by {GARBAGE_MAX} collections, and nobody needs it")
         self.garbage = garbage
 
     def deletes_savepoint(self, records: Mapping[int, Any], number: int) -> None:
@@ -318,7 +318,7 @@ class Checker:
             self.scene.violation(f"savepoint {number} is deleted though the job would return to it")
         if any(record.id == number and record.kind.value != "savepoint" for record in completed):
             self.scene.violation(f"checkpoint {number} is deleted as if it were a savepoint")
-        self.swept[number] = None
+        self.deleted[number] = None
 
     def asked(self, request: str, who: str) -> None:
         """A user asked a process for something."""

@@ -59,8 +59,8 @@ MEANING: dict[str, tuple[str, str]] = {
     "CopySavepoint": ("the next leader copies the savepoint", "the next leader finds the copy, or makes it"),
     "DeleteSavepoint": ("the savepoint is there", "the savepoint is gone, or its copy is left without a record"),
     "SetHold": ("the user was not told that it is held", "it is held"),
-    "ListFiles": ("the next sweep lists again", "the next sweep lists again"),
-    "DeleteFiles": ("the next sweep deletes it", "partly deleted; no kept checkpoint names any of it"),
+    "ListFiles": ("the next collection lists again", "the next collection lists again"),
+    "DeleteFiles": ("the next collection deletes it", "partly deleted; no kept checkpoint names any of it"),
     "Notify": ("the user does not hear of it", "the user has heard of it"),
 }
 """What each cut leaves behind, in words. The figures beside it are counted, not written."""

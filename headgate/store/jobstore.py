@@ -146,7 +146,7 @@ class JobStore(Folder):
     def _read_if_there(self, number: CheckpointId) -> tuple[Record, dict[str, Any]] | None:
         try:
             return self.read_record(number)
-        except Missing:  # swept meanwhile
+        except Missing:  # deleted meanwhile
             return None
 
     def _unfolded(self, numbers: tuple[CheckpointId, ...]) -> tuple[CheckpointId, ...]:
@@ -180,7 +180,7 @@ class JobStore(Folder):
         try:
             record, extra = self._manifests.decode(data, where)
         except Missing as missing:
-            self.read(path)  # Both may have been swept meanwhile.
+            self.read(path)  # Both may have been deleted meanwhile.
             raise BadStorage(
                 f"{where} names {missing.where}, which is gone: put back a copy of it, or restore another checkpoint"
             ) from missing

@@ -79,14 +79,14 @@ def test_what_waits_on_a_lane_already_is_not_put_there_again() -> None:
     lanes = failing([])
     hold, done = threading.Event(), threading.Event()
     seen: list[str] = []
-    lanes.put("sweep", hold.wait)
+    lanes.put("garbage", hold.wait)
     for _ in range(5):
-        lanes.put_once("sweep", seen.append, "list")
-    lanes.put_once("sweep", seen.append, "another")
-    lanes.put("sweep", done.set)
+        lanes.put_once("garbage", seen.append, "list")
+    lanes.put_once("garbage", seen.append, "another")
+    lanes.put("garbage", done.set)
     hold.set()
     assert done.wait(WAIT_S)
     assert seen == ["list", "another"]
-    lanes.put_once("sweep", seen.append, "list")
+    lanes.put_once("garbage", seen.append, "list")
     lanes.close(WAIT_S)
     assert seen == ["list", "another", "list"], "it was begun, so it may be asked for again"

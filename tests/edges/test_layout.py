@@ -155,7 +155,7 @@ def test_what_a_dead_run_left_under_another_id_does_not_count(tmp_path: Path) ->
     assert f"state/0/0/2_{uid(200)}.zip" in found
 
 
-def test_versions_whose_commit_entries_are_swept_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_versions_whose_commit_entries_are_deleted_are_taken_as_they_are(tmp_path: Path) -> None:
     rocksdb(tmp_path, 6, snapshots=(3,))
     before = files_of(tmp_path, 6)
     gone = [f"commits/{batch}" for batch in range(6)]

@@ -134,7 +134,7 @@ def test_a_savepoint_is_deleted_with_its_record_and_its_copy_and_nothing_else(he
     assert heard.told == [SavepointDeleted(US, NUMBER)]
     assert [record.id for record in heard.store.read_chain()] == [6]
     assert list(heard.store.list("savepoints")) == []
-    assert (heard.root / FILES[0]).exists(), "files of tasks go with a sweep"
+    assert (heard.root / FILES[0]).exists(), "files of tasks go with a collection"
     heard.storage.delete_savepoint(DeleteSavepoint(US, NUMBER))
     assert heard.told == [SavepointDeleted(US, NUMBER)] * 2
 

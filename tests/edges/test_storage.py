@@ -1,4 +1,4 @@
-"""Orders about the storage: the chain, publication, holds, sweeps."""
+"""Orders about the storage: the chain, publication, holds, collections."""
 
 import errno
 import os
@@ -343,19 +343,19 @@ def test_what_was_deleted_is_read_again_if_it_comes_back(tmp_path: Path) -> None
     )
 
 
-# -- a whole sweep -----------------------------------------------------------------------------------------------------
+# -- a whole collection ----------------------------------------------------------------------------------------------
 
 
-def sweep(heard: Heard, kept: CompletedCheckpoint, generation: Generation, *suspects: str) -> tuple[str, ...]:
-    plan = retention.sweep(
-        tuple(listed(heard, generation).values()), (kept,), generation, live=True, suspects=frozenset(suspects)
+def collect(heard: Heard, kept: CompletedCheckpoint, generation: Generation, *candidates: str) -> tuple[str, ...]:
+    plan = retention.collect(
+        tuple(listed(heard, generation).values()), (kept,), generation, live=True, candidates=frozenset(candidates)
     )
     delete(heard, *plan.files, generation=generation)
-    return plan.suspects
+    return plan.candidates
 
 
 @pytest.mark.parametrize("where", ["one place", "two directories", "a storage elsewhere"])
-def test_a_sweep_leaves_what_the_checkpoint_the_task_and_each_reader_need(tmp_path: Path, where: str) -> None:
+def test_a_collection_leaves_what_the_checkpoint_the_task_and_each_reader_need(tmp_path: Path, where: str) -> None:
     store = open_job(tmp_path / "storage", remote=where == "a storage elsewhere")
     heard = Heard(store, None if where == "one place" else tmp_path / "work")
     old, query = heard.root / "tasks/up/g1", heard.root / "tasks/up/g2"
@@ -368,10 +368,10 @@ def test_a_sweep_leaves_what_the_checkpoint_the_task_and_each_reader_need(tmp_pa
     # One reader has read through 8, the other through 5: for it 6 to 8 are in flight.
     record = completed(1, generation=2, batches={UP: 8}, files={UP: files}, in_flight={ONE: (8, 8), TWO: (5, 8)})
     extra = published(heard, record)
-    suspects = sweep(heard, record, SECOND)
+    candidates = collect(heard, record, SECOND)
     assert not old.exists()
-    assert (heard.root / entry("two.0", 0, 2)).exists(), "so far it is only suspected"
-    sweep(heard, record, SECOND, *suspects)
+    assert (heard.root / entry("two.0", 0, 2)).exists(), "so far it is only a candidate"
+    collect(heard, record, SECOND, *candidates)
     left = {path.relative_to(heard.root).as_posix() for path in (heard.root / "channels").rglob("*.json")}
     assert left == {entry("one.0", 9, 2), *(entry("two.0", batch, 2) for batch in range(6, 10))}
     assert sorted(path.name for path in (heard.root / "channels/up/g2").iterdir()) == ["6", "7", "8", "9", "log"]
@@ -381,7 +381,7 @@ def test_a_sweep_leaves_what_the_checkpoint_the_task_and_each_reader_need(tmp_pa
     assert check(tmp_path / "storage/job", tables_of([extra])) == []
 
 
-def test_a_storage_elsewhere_is_swept_too(tmp_path: Path) -> None:
+def test_a_storage_elsewhere_is_deleted_too(tmp_path: Path) -> None:
     heard = Heard(open_job(tmp_path / "storage", remote=True), tmp_path / "work")
     there = tmp_path / "storage/job"
     put(there / "tasks/up/g1/state/0/0/1.delta")

@@ -230,7 +230,7 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "held checkpoints are swept",
+        "held checkpoints are deleted",
         "retention.py",
         "        or checkpoint.id in held\n",
         "",
@@ -242,13 +242,13 @@ MUTANTS = (
         "    newest = periodic[1 - num_retained :] if num_retained > 1 else periodic[-num_retained:]\n",
     ),
     Mutant(
-        "files in flight are swept",
+        "files in flight are deleted",
         "retention.py",
         "held.channel == file.owner and held.after < file.batch <= held.through",
         "held.channel == file.owner and held.after < file.batch < held.through",
     ),
     Mutant(
-        "files that live tasks need are swept",
+        "files that live tasks need are deleted",
         "retention.py",
         "        if live and file.generation == generation:\n",
         "        if live and file.generation == generation and file.batch < 0:\n",
@@ -352,8 +352,8 @@ MUTANTS = (
     ),
     Mutant(
         "nothing is collected while a checkpoint is always pending",
-        "sweeping.py",
-        "        suspects, below = (still, state.suspected_below) if still else (suspects, below)\n",
+        "garbage.py",
+        "        candidates, below = (still, state.candidates_below) if still else (candidates, below)\n",
         "        del still\n",
     ),
     Mutant(

@@ -247,7 +247,7 @@ def test_voids_fill_exactly_the_ids_that_have_no_record(generation: int, last: i
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[Record, ...]:
-    """Chains as they are left: some records swept, but never the newest completed one, nor a fence."""
+    """Chains as they are left: some records deleted, but never the newest completed one, nor a fence."""
     records: list[Record] = []
     generation, number = 0, 0
     for what in draw(st.lists(st.sampled_from(["fence", "completed", "void", "ended", "gave up"]), max_size=25)):

@@ -51,15 +51,15 @@ def histories(draw: st.DrawFn) -> tuple[CompletedCheckpoint, ...]:
 
 
 def left(files: tuple[StoredFile, ...], gone: Iterable[str]) -> tuple[StoredFile, ...]:
-    doomed = set(gone)
-    return tuple(file for file in files if file.name not in doomed)
+    pending_deletion = set(gone)
+    return tuple(file for file in files if file.name not in pending_deletion)
 
 
 @given(listings(), histories(), GENERATIONS, st.booleans())
-def test_a_sweep_never_deletes_what_a_kept_checkpoint_needs(
+def test_a_collection_never_deletes_what_a_kept_checkpoint_needs(
     files: tuple[StoredFile, ...], kept: tuple[CompletedCheckpoint, ...], number: int, live: bool
 ) -> None:
-    gone = set(retention.sweep(files, kept, Generation(number), live=live).files)
+    gone = set(retention.collect(files, kept, Generation(number), live=live).files)
     for checkpoint in kept:
         for snapshot in checkpoint.tasks:
             assert gone.isdisjoint(snapshot.files)
@@ -69,10 +69,10 @@ def test_a_sweep_never_deletes_what_a_kept_checkpoint_needs(
 
 
 @given(listings(), histories(), GENERATIONS, st.booleans())
-def test_a_sweep_leaves_later_generations_and_what_a_live_one_has_written_since(
+def test_a_collection_leaves_later_generations_and_what_a_live_one_has_written_since(
     files: tuple[StoredFile, ...], kept: tuple[CompletedCheckpoint, ...], number: int, live: bool
 ) -> None:
-    gone = set(retention.sweep(files, kept, Generation(number), live=live).files)
+    gone = set(retention.collect(files, kept, Generation(number), live=live).files)
     assert gone.isdisjoint(file.name for file in files if file.generation > number)
     own = [checkpoint for checkpoint in kept if checkpoint.generation == number]
     for file in files:
@@ -84,21 +84,21 @@ def test_a_sweep_leaves_later_generations_and_what_a_live_one_has_written_since(
 
 
 @given(listings(), histories(), GENERATIONS, st.booleans())
-def test_a_second_sweep_finds_nothing_more(
+def test_a_second_collection_finds_nothing_more(
     files: tuple[StoredFile, ...], kept: tuple[CompletedCheckpoint, ...], number: int, live: bool
 ) -> None:
-    plan = retention.sweep(files, kept, Generation(number), live=live)
-    assert plan == retention.sweep(files, kept, Generation(number), live=live), "the dry run says what will happen"
+    plan = retention.collect(files, kept, Generation(number), live=live)
+    assert plan == retention.collect(files, kept, Generation(number), live=live), "the dry run says what will happen"
     rest = left(files, plan.files)
     assert plan.kept == len(rest)
-    assert retention.sweep(rest, kept, Generation(number), live=live).files == ()
+    assert retention.collect(rest, kept, Generation(number), live=live).files == ()
 
 
 @given(listings(), histories(), GENERATIONS)
 def test_when_nobody_lives_all_goes_that_is_not_kept(
     files: tuple[StoredFile, ...], kept: tuple[CompletedCheckpoint, ...], number: int
 ) -> None:
-    rest = left(files, retention.sweep(files, kept, Generation(number), live=False).files)
+    rest = left(files, retention.collect(files, kept, Generation(number), live=False).files)
     named = {name for checkpoint in kept for snapshot in checkpoint.tasks for name in snapshot.files}
     ranges = [held for checkpoint in kept for held in checkpoint.channels]
     for file in rest:

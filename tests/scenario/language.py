@@ -65,7 +65,7 @@ class World:
     store: dict[int, Record] = field(default_factory=dict)
     held: list[CheckpointId] = field(default_factory=list)
     copied: list[CheckpointId] = field(default_factory=list)
-    doomed: tuple[CheckpointId, ...] = ()
+    pending_deletion: tuple[CheckpointId, ...] = ()
 
     def run(self, line: str) -> list[str]:
         """Carry out one command; return what it leads to."""
@@ -93,7 +93,9 @@ class World:
         before = self.state
         self.processes[self.speaker], effects = step(before, event)
         invariants.check(self.state)
-        self.doomed = next((order.records for order in effects if isinstance(order, DeleteFiles)), self.doomed)
+        self.pending_deletion = next(
+            (order.records for order in effects if isinstance(order, DeleteFiles)), self.pending_deletion
+        )
         return [wording.order(effect) for effect in effects]
 
     @property
@@ -261,8 +263,8 @@ def listed(world: World, words: Words) -> e.Event:
 
 def deleted(world: World, _: Words) -> e.Event:
     """The records of the last ``delete`` order are gone."""
-    world.store = {number: record for number, record in world.store.items() if number not in world.doomed}
-    return e.FilesDeleted(world.generation, world.doomed)
+    world.store = {number: record for number, record in world.store.items() if number not in world.pending_deletion}
+    return e.FilesDeleted(world.generation, world.pending_deletion)
 
 
 def of_sink(fact: Callable[[Generation, CheckpointId, SinkId, str], e.Event]) -> Callable[[World, Words], e.Event]:

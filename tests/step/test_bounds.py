@@ -3,8 +3,8 @@
 from headgate.core import effects as o, events as e
 from headgate.core.chain import IDS_AHEAD_MAX
 from headgate.core.coordinator import REQUESTS_MAX
+from headgate.core.garbage import HOLDS_MAX
 from headgate.core.ids import CheckpointId, Generation, RequestId, TaskId
-from headgate.core.sweeping import HOLDS_MAX
 from headgate.core.trigger import COMMITS_BEHIND_MAX
 from tests.helpers import line
 from tests.step_helpers import ME, only, running, told

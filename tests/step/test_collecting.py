@@ -1,10 +1,10 @@
 """Garbage collection makes progress whatever is pending, and a round of it is bounded."""
 
 from headgate.core import effects as o, events as e
+from headgate.core.garbage import DELETE_MAX, PAUSE_MS
 from headgate.core.ids import Batch, CheckpointId, Generation, RequestId, TaskId
 from headgate.core.records import StoredFile
 from headgate.core.restart import FailureClass
-from headgate.core.sweeping import DELETE_MAX, PAUSE_MS
 from tests.helpers import line
 from tests.step_helpers import ME, Core, only, running
 
@@ -17,7 +17,7 @@ def file(batch: int, name: str = "", generation: int = 1) -> StoredFile:
 
 
 def collect(core: Core, *files: StoredFile) -> tuple[str, ...]:
-    """One round: the listing comes, and whatever it dooms is deleted."""
+    """One round: the listing comes, and whatever it finds is deleted."""
     (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, files)))
     core.tell(e.FilesDeleted(OURS, order.records))
     return order.files
@@ -32,13 +32,13 @@ def test_files_go_although_a_checkpoint_is_pending_at_every_listing() -> None:
         core.ask()
         core.complete(number)
         assert core.state.pending, "there is always one under way"
-        if core.state.sweeping:
+        if core.state.collecting:
             for name in collect(core, *there.values()):
                 del there[name]
     assert there == {}
 
 
-def test_what_is_suspected_waits_for_a_checkpoint_that_began_after_the_listing_had_come() -> None:
+def test_what_is_a_candidate_waits_for_a_checkpoint_that_began_after_the_listing_had_come() -> None:
     core = running(GRAPH, max_concurrent_checkpoints=3)
     for number in (1, 2):
         core.tell(core.committed("a", number))
@@ -46,20 +46,20 @@ def test_what_is_suspected_waits_for_a_checkpoint_that_began_after_the_listing_h
         core.complete(number)
     core.ask()
     core.ask()
-    assert collect(core, file(0)) == (), "suspected while 3 and 4 are under way"
+    assert collect(core, file(0)) == (), "a candidate while 3 and 4 are under way"
     core.complete(3)
     assert collect(core, file(0), file(1)) == (), "3 may have looked before the file was there"
     core.complete(4)
     assert collect(core, file(0), file(1)) == (), "and so may 4"
     core.ask()
     core.complete(5)
-    assert collect(core, file(0), file(1)) == ("a/0",), "5 began later; the other was not suspected then"
+    assert collect(core, file(0), file(1)) == ("a/0",), "5 began later; the other was no candidate then"
     core.ask()
     core.complete(6)
     assert collect(core, file(1)) == ("a/1",)
 
 
-def test_a_suspect_that_is_named_after_all_is_none_any_more() -> None:
+def test_a_candidate_that_is_named_after_all_is_none_any_more() -> None:
     core = running(GRAPH, max_concurrent_checkpoints=2)
     for number in (1, 2):
         core.tell(core.committed("a", number))
@@ -67,10 +67,10 @@ def test_a_suspect_that_is_named_after_all_is_none_any_more() -> None:
         core.complete(number)
     core.ask()
     assert collect(core, file(0, "file"), file(0, "x")) == ()
-    assert list(core.state.suspects) == ["x"], "checkpoints name the other"
+    assert list(core.state.candidates) == ["x"], "checkpoints name the other"
     core.complete(3)
     assert collect(core) == ()
-    assert list(core.state.suspects) == [], "it went by itself"
+    assert list(core.state.candidates) == [], "it went by itself"
 
 
 def test_a_round_deletes_no_more_than_the_bound_and_the_rest_follows_at_once() -> None:
@@ -93,7 +93,7 @@ def test_a_round_deletes_no_more_than_the_bound_and_the_rest_follows_at_once() -
         (order,) = following
         assert order.records == (), "records are gone before the first file is"
     assert (left, sizes) == ({}, [DELETE_MAX, DELETE_MAX, 1])
-    assert not core.state.sweeping
+    assert not core.state.collecting
 
 
 def test_a_listing_that_comes_while_the_rest_waits_is_judged_anew() -> None:

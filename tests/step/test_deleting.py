@@ -31,7 +31,7 @@ def refused(core: Core, checkpoint: int) -> str:
     return tell.text
 
 
-def test_a_savepoint_goes_and_what_only_it_needed_is_swept() -> None:
+def test_a_savepoint_goes_and_what_only_it_needed_is_deleted() -> None:
     core = two_savepoints()
     assert core.tell(e.DeleteAsked(ASK, ONE)) == [o.DeleteSavepoint(ME, ONE)]
     assert core.tell(e.SavepointDeleted(OTHER, ONE)) == []
@@ -39,7 +39,7 @@ def test_a_savepoint_goes_and_what_only_it_needed_is_swept() -> None:
     assert told(given) == [("done", "mine")]
     assert len(only(o.ListFiles, given)) == 1
     assert [one.id for one in core.state.completed] == [TWO]
-    assert core.state.doomed == (ONE,)
+    assert core.state.pending_deletion == (ONE,)
     assert core.tell(e.SavepointDeleted(ME, ONE)) == []
 
 

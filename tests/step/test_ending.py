@@ -233,7 +233,7 @@ def test_a_task_that_had_finished_needs_no_batch_of_its_own() -> None:
     core.tell(core.committed("b", 1, 0))
     following = take(core)
     assert kept(core) == [following]
-    assert core.state.doomed == (good,)
+    assert core.state.pending_deletion == (good,)
 
 
 def test_savepoints_count_as_any_checkpoint() -> None:

@@ -92,7 +92,7 @@ def test_what_is_held_in_the_store_is_held_by_the_next_leader() -> None:
     core.read()
     assert only(o.ListFiles, core.create()) == [o.ListFiles(TWO)]
     assert [one.id for one in core.state.completed] == [1, 3]
-    assert core.state.doomed == (2,)
+    assert core.state.pending_deletion == (2,)
 
 
 def test_a_fence_that_is_there_from_an_earlier_try_opens_the_generation() -> None:

@@ -12,7 +12,7 @@ ONE = Generation(1)
 OUT = SinkId("out")
 
 
-def sweep(core: Core, at_ms: int) -> list[o.Effect]:
+def collect(core: Core, at_ms: int) -> list[o.Effect]:
     """The clock says that it is time; the sink looks, and says so."""
     given = core.tell(e.Ticked(at_ms))
     if core.state.strangers:
@@ -27,8 +27,8 @@ def test_leftovers_are_looked_for_again_and_again_later_and_later() -> None:
         at_ms = next_deadline(core.state)
         assert at_ms is not None
         looks.append(at_ms)
-        assert sweep(core, at_ms - 1) == []
-        assert sweep(core, at_ms) == [o.AbortStrangers(ONE, OUT, ONE)]
+        assert collect(core, at_ms - 1) == []
+        assert collect(core, at_ms) == [o.AbortStrangers(ONE, OUT, ONE)]
     assert looks == [100, 300, 700, 1_100, 1_500]
 
 
@@ -46,15 +46,15 @@ def test_a_look_that_nobody_has_answered_is_not_given_up_for_the_next() -> None:
 def test_dead_runs_of_this_generation_are_looked_for_with_it() -> None:
     core = running(line("a"), leftovers_ms=100, restart=FixedDelay(0))
     core.tell(core.failed("a"), e.Ticked(1))
-    assert only(o.AbortAttempts, sweep(core, 100)) == [], "the second run has not said where it stands"
+    assert only(o.AbortAttempts, collect(core, 100)) == [], "the second run has not said where it stands"
     core.tell(core.started("a"), e.AttemptsAborted(ONE, OUT, Run(2)))
-    assert only(o.AbortAttempts, sweep(core, 300)) == [o.AbortAttempts(ONE, OUT, Run(2))]
+    assert only(o.AbortAttempts, collect(core, 300)) == [o.AbortAttempts(ONE, OUT, Run(2))]
 
 
 def test_a_new_generation_looks_soon_again() -> None:
     core = running(line("a"), leftovers_ms=100, leftovers_max_ms=10_000)
     for at_ms in (100, 300, 700):
-        sweep(core, at_ms)
+        collect(core, at_ms)
     core.tell(e.LeadershipLost(ME))
     core.lead(LeaderId("me again"))
     core.read()

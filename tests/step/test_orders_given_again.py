@@ -113,7 +113,7 @@ def test_a_hold_until_the_store_knows_it() -> None:
     assert again(core) == QUIET
 
 
-def test_a_sweep_begins_anew_until_the_records_are_gone() -> None:
+def test_a_collection_begins_anew_until_the_records_are_gone() -> None:
     core = running(GRAPH)
     for number in (1, 2):
         core.ask()
@@ -125,7 +125,7 @@ def test_a_sweep_begins_anew_until_the_records_are_gone() -> None:
     assert again(core) == QUIET
 
 
-def test_a_sweep_that_left_something_is_followed_by_another() -> None:
+def test_a_collection_that_left_something_is_followed_by_another() -> None:
     core = running(GRAPH)
     for number in (1, 2):
         core.ask()

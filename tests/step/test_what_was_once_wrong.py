@@ -48,7 +48,7 @@ def test_who_releases_can_hold_again_only_once_the_store_knows() -> None:
     assert told(core.tell(e.HoldAsked(RequestId("y"), ONE))) == [("refused", "y")]
     core.tell(e.HoldSet(ME, ONE, held=False), e.HoldAsked(RequestId("z"), ONE), e.HoldSet(ME, ONE, held=True))
     assert core.state.held == (1,)
-    assert core.state.doomed == ()
+    assert core.state.pending_deletion == ()
 
 
 def test_a_stop_with_savepoint_stops_even_if_the_restart_finds_its_record_in_the_chain() -> None:
@@ -275,14 +275,14 @@ def test_a_task_that_had_finished_before_is_not_asked_for_its_snapshot_again() -
     assert published.tasks[1].generation == 2
 
 
-def test_a_sweep_leaves_what_a_checkpoint_under_way_names_or_may_be_about_to_name() -> None:
+def test_a_collection_leaves_what_a_checkpoint_under_way_names_or_may_be_about_to_name() -> None:
     core = running(GRAPH, max_concurrent_checkpoints=2)
     late = StoredFile("late", Generation(1), TaskId("a"), Batch(0))
     for number in (1, 2):
         core.tell(core.committed("a", number))
         core.ask()
         core.complete(number)
-    assert only(o.DeleteFiles, core.tell(e.FilesListed(Generation(1), (late,))))[0].files == (), "suspected only"
+    assert only(o.DeleteFiles, core.tell(e.FilesListed(Generation(1), (late,))))[0].files == (), "a candidate only"
     core.tell(e.FilesDeleted(Generation(1), (ONE,)))
     core.tell(core.committed("a", 3))
     core.ask()
@@ -292,7 +292,7 @@ def test_a_sweep_leaves_what_a_checkpoint_under_way_names_or_may_be_about_to_nam
     assert only(o.DeleteFiles, core.tell(e.FilesListed(Generation(1), (late,))))[0].files == (), "named by 4"
 
 
-def test_nothing_is_swept_while_somebody_else_may_lead() -> None:
+def test_nothing_is_deleted_while_somebody_else_may_lead() -> None:
     core = running(GRAPH)
     core.ask()
     core.complete(1)

@@ -14,11 +14,11 @@ from headgate.core.coordinator import REQUESTS_MAX
 from headgate.core.errors import ProtocolError
 from headgate.core.events import HoldAsked
 from headgate.core.evolve import evolve
+from headgate.core.garbage import HOLDS_MAX
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, RequestId, SinkId, TaskId
 from headgate.core.records import Boundary, Kind, Record, Transaction
 from headgate.core.settings import Mode, Settings
 from headgate.core.state import STORY_MAX, Acknowledgement, Cut, JobState, PendingCheckpoint, Phase, Request
-from headgate.core.sweeping import HOLDS_MAX
 from tests.helpers import BOB, completed, fence, line, running, transaction, void
 
 GRAPH = line("a", "b")

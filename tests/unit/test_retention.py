@@ -31,12 +31,12 @@ def file(owner: str, batch: int, generation: int = 1, name: str = "") -> StoredF
     return StoredFile(name or f"{owner}/{batch}", Generation(generation), place, Batch(batch))
 
 
-def swept(
+def deleted(
     files: list[StoredFile], *checkpoints: CompletedCheckpoint, generation: int = 1, live: bool = True
 ) -> list[str]:
-    """What goes once an earlier sweep has suspected it."""
-    suspects = frozenset(retention.sweep(tuple(files), checkpoints, Generation(generation), live=live).suspects)
-    plan = retention.sweep(tuple(files), checkpoints, Generation(generation), live=live, suspects=suspects)
+    """What goes once an earlier collection has made it a candidate."""
+    candidates = frozenset(retention.collect(tuple(files), checkpoints, Generation(generation), live=live).candidates)
+    plan = retention.collect(tuple(files), checkpoints, Generation(generation), live=live, candidates=candidates)
     assert plan.kept == len(files) - len(plan.files)
     return list(plan.files)
 
@@ -65,65 +65,65 @@ def test_a_held_checkpoint_that_is_gone_does_not_come_back() -> None:
 
 def test_a_file_that_a_kept_checkpoint_names_stays() -> None:
     files = [file("a", 3), file("a", 2), file("b", 3)]
-    assert swept(files, completed(GRAPH, 1, batch=3), live=False) == ["a/2"]
+    assert deleted(files, completed(GRAPH, 1, batch=3), live=False) == ["a/2"]
 
 
 def test_all_goes_if_nothing_is_kept_and_nobody_lives() -> None:
-    assert swept([file("a", 1), file("a>b", 1)], live=False) == ["a/1", "a>b/1"]
+    assert deleted([file("a", 1), file("a>b", 1)], live=False) == ["a/1", "a>b/1"]
 
 
 def test_data_in_flight_stays_exactly_in_its_range() -> None:
     held = InFlight(ChannelId("a>b"), TaskId("a"), TaskId("b"), Batch(2), Batch(4))
     checkpoint = completed(GRAPH, 1, batch=9, channels=(held,))
     files = [file("a>b", batch) for batch in (1, 2, 3, 4, 5)]
-    assert swept(files, checkpoint, live=False) == ["a>b/1", "a>b/2", "a>b/5"]
-    assert swept([file("b>c", 3)], checkpoint, live=False) == ["b>c/3"]
+    assert deleted(files, checkpoint, live=False) == ["a>b/1", "a>b/2", "a>b/5"]
+    assert deleted([file("b>c", 3)], checkpoint, live=False) == ["b>c/3"]
 
 
 def test_files_of_later_generations_are_not_ours_to_judge() -> None:
     files = [file("a", 1, generation=1), file("a", 2, generation=2), file("a", 3, generation=3)]
-    assert swept(files, generation=2, live=False) == ["a/1", "a/2"]
+    assert deleted(files, generation=2, live=False) == ["a/1", "a/2"]
 
 
 def test_what_came_after_the_newest_cut_of_a_live_job_stays() -> None:
     checkpoint = evolve(completed(GRAPH, 1, batch=5), tasks=completed(GRAPH, 1, batch=5).tasks[:1])
     files = [file("a", batch, name=f"extra-{batch}") for batch in (4, 5, 6)]
-    assert swept(files, checkpoint) == ["extra-4", "extra-5"]
-    assert swept(files, checkpoint, live=False) == ["extra-4", "extra-5", "extra-6"]
-    assert swept([file("b", 0)], checkpoint) == [], "nothing is known of b"
+    assert deleted(files, checkpoint) == ["extra-4", "extra-5"]
+    assert deleted(files, checkpoint, live=False) == ["extra-4", "extra-5", "extra-6"]
+    assert deleted([file("b", 0)], checkpoint) == [], "nothing is known of b"
 
 
 def test_the_segments_that_a_live_reader_has_not_consumed_stay() -> None:
     held = InFlight(ChannelId("a>b"), TaskId("a"), TaskId("b"), Batch(2), Batch(4))
     checkpoint = completed(GRAPH, 1, batch=4, channels=(held,))
     files = [file("a>b", batch) for batch in (1, 2, 3, 4, 5)]
-    assert swept(files, checkpoint) == ["a>b/1", "a>b/2"]
+    assert deleted(files, checkpoint) == ["a>b/1", "a>b/2"]
 
 
 def test_a_live_job_without_a_checkpoint_of_its_own_generation_keeps_all_its_files() -> None:
     base = completed(GRAPH, 1, batch=5, generation=1)
     files = [file("a", 4, generation=1), file("a", 4, generation=2, name="new"), file("a", 6, generation=1)]
-    assert swept(files, base, generation=2) == ["a/4", "a/6"]
+    assert deleted(files, base, generation=2) == ["a/4", "a/6"]
 
 
 def test_the_newest_of_several_checkpoints_decides_what_is_old() -> None:
     older, newer = completed(GRAPH, 1, batch=3), completed(GRAPH, 2, batch=6)
     files = [file("a", batch) for batch in (2, 3, 4, 5, 6, 7)]
-    assert swept(files, older, newer) == ["a/2", "a/4", "a/5"]
+    assert deleted(files, older, newer) == ["a/2", "a/4", "a/5"]
 
 
-def test_a_live_file_that_nobody_names_is_suspected_first_and_goes_with_a_later_sweep() -> None:
+def test_a_live_file_that_nobody_names_is_a_candidate_first_and_goes_with_a_later_collection() -> None:
     checkpoint = completed(GRAPH, 1, batch=5)
     old = (file("a", 4, name="old"),)
-    first = retention.sweep(old, (checkpoint,), Generation(1), live=True)
-    assert (first.files, first.suspects) == ((), ("old",))
-    second = retention.sweep(old, (checkpoint,), Generation(1), live=True, suspects=frozenset(first.suspects))
-    assert (second.files, second.suspects) == (("old",), ())
+    first = retention.collect(old, (checkpoint,), Generation(1), live=True)
+    assert (first.files, first.candidates) == ((), ("old",))
+    second = retention.collect(old, (checkpoint,), Generation(1), live=True, candidates=frozenset(first.candidates))
+    assert (second.files, second.candidates) == (("old",), ())
 
 
 def test_what_a_checkpoint_under_way_names_stays() -> None:
     checkpoint = completed(GRAPH, 1, batch=5)
     old = (file("a", 4, name="old"),)
-    suspects = named = frozenset({"old"})
-    plan = retention.sweep(old, (checkpoint,), Generation(1), live=True, named_elsewhere=named, suspects=suspects)
-    assert (plan.files, plan.suspects) == ((), ())
+    candidates = named = frozenset({"old"})
+    plan = retention.collect(old, (checkpoint,), Generation(1), live=True, named_elsewhere=named, candidates=candidates)
+    assert (plan.files, plan.candidates) == ((), ())

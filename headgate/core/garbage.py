@@ -1,11 +1,11 @@
-"""What is kept, and the sweep of the rest: list, plan, delete, and once more if something fell out meanwhile.
+"""What is kept, and the collection of the rest: list, plan, delete, and once more if something fell out meanwhile.
 
-One rule: one sweep at a time, and what it deletes is decided by ``retention`` when the listing has come, not when
-it was asked for. It gets on whatever is pending: what was suspected stays so until a checkpoint that began after that
-is complete, and only then are others suspected. No order deletes more than ``DELETE_MAX`` files.
+One rule: one collection at a time, and what it deletes is decided by ``retention`` when the listing has come, not when
+it was asked for. It gets on whatever is pending: what was a candidate stays so until a checkpoint that began after that
+is complete, and only then are there others. No order deletes more than ``DELETE_MAX`` files.
 
-What a sweep costs grows with the files that there are. So where they are many, some time passes between two: records
-go at once, and files with the first checkpoint after that.
+What a collection costs grows with the files that there are. So where they are many, some time passes between two:
+records go at once, and files with the first checkpoint after that.
 """
 
 from headgate.core import closing, retention
@@ -37,8 +37,8 @@ def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     return retention.keep(state.completed, num_retained=num_retained, held=state.held, base=base)
 
 
-def sweep(context: StepContext) -> None:
-    """See which checkpoints have fallen out of what is kept, and begin a sweep if there are any."""
+def collect(context: StepContext) -> None:
+    """See which checkpoints have fallen out of what is kept, and begin a collection if there are any."""
     state = context.state
     if state.phase in NOT_YET_OURS:
         return
@@ -50,13 +50,13 @@ def sweep(context: StepContext) -> None:
             state,
             completed=stay,
             voids=tuple(void for void in state.voids if void not in passed),
-            doomed=state.doomed + fallen + passed,
+            pending_deletion=state.pending_deletion + fallen + passed,
         )
-    if state.doomed and not state.sweeping:
-        state = evolve(state, sweeping=True)
+    if state.pending_deletion and not state.collecting:
+        state = evolve(state, collecting=True)
         pause_ms = state.listed // 1_000 * PAUSE_MS
         if state.phase is Phase.RUNNING and state.now_ms < state.listed_at_ms + pause_ms:
-            context.order(DeleteFiles(state.generation, state.doomed, ()))
+            context.order(DeleteFiles(state.generation, state.pending_deletion, ()))
         else:
             context.order(ListFiles(state.generation))
     context.state = state
@@ -65,49 +65,49 @@ def sweep(context: StepContext) -> None:
 def files_listed(context: StepContext, fact: FilesListed) -> None:
     """Decide what can go."""
     state = context.state
-    if fact.generation != state.generation or not state.sweeping or state.phase in NOT_YET_OURS:
+    if fact.generation != state.generation or not state.collecting or state.phase in NOT_YET_OURS:
         return
     under_way = [ack.files for pending in state.pending for ack in pending.acknowledged.values()]
     under_way += [snapshot.files for record in ready(state) for snapshot in record.tasks]
-    seen_since = state.base is not None and state.base >= state.suspected_below
-    plan = retention.sweep(
+    seen_since = state.base is not None and state.base >= state.candidates_below
+    plan = retention.collect(
         fact.files,
         state.completed,
         state.generation,
         live=not discards(state),
         named_elsewhere=frozenset(name for files in under_way for name in files),
-        suspects=frozenset(state.suspects) if seen_since else frozenset(),
+        candidates=frozenset(state.candidates) if seen_since else frozenset(),
     )
-    suspects, below = plan.suspects, state.next_id
+    candidates, below = plan.candidates, state.next_id
     if not seen_since:
-        unnamed = frozenset(plan.suspects)
-        still = tuple(name for name in state.suspects if name in unnamed)
-        suspects, below = (still, state.suspected_below) if still else (suspects, below)
+        unnamed = frozenset(plan.candidates)
+        still = tuple(name for name in state.candidates if name in unnamed)
+        candidates, below = (still, state.candidates_below) if still else (candidates, below)
     context.state = evolve(
         state,
-        suspects=suspects,
-        suspected_below=below,
+        candidates=candidates,
+        candidates_below=below,
         garbage=plan.files[DELETE_MAX:],
         listed=len(fact.files),
         listed_at_ms=state.now_ms,
     )
-    context.order(DeleteFiles(state.generation, state.doomed, plan.files[:DELETE_MAX]))
+    context.order(DeleteFiles(state.generation, state.pending_deletion, plan.files[:DELETE_MAX]))
 
 
 def files_deleted(context: StepContext, fact: FilesDeleted) -> None:
-    """Go on with what the same listing doomed. If there is nothing left of that, and more has fallen out meanwhile,
-    begin the next sweep.
+    """Go on with what the same listing found. If there is nothing left of that, and more has fallen out meanwhile,
+    begin the next collection.
     """
     state = context.state
-    if fact.generation != state.generation or not state.sweeping:
+    if fact.generation != state.generation or not state.collecting:
         return
-    left = tuple(checkpoint for checkpoint in state.doomed if checkpoint not in fact.records)
+    left = tuple(checkpoint for checkpoint in state.pending_deletion if checkpoint not in fact.records)
     if state.garbage:
-        context.state = evolve(state, doomed=left, garbage=state.garbage[DELETE_MAX:])
+        context.state = evolve(state, pending_deletion=left, garbage=state.garbage[DELETE_MAX:])
         context.order(DeleteFiles(state.generation, (), state.garbage[:DELETE_MAX]))
         return
-    context.state = evolve(state, sweeping=False, doomed=left)
-    sweep(context)
+    context.state = evolve(state, collecting=False, pending_deletion=left)
+    collect(context)
     closing.closed(context)
 
 
@@ -158,5 +158,5 @@ def hold_set(context: StepContext, fact: HoldSet) -> None:
     context.state = evolve(state, held=held, holding=tuple(other for other in state.holding if other is not asked))
     text = f"checkpoint {fact.checkpoint} is {'held' if fact.held else 'no longer held'}"
     context.order(Notify(Outcome.DONE, text, asked.request, fact.checkpoint))
-    sweep(context)
+    collect(context)
     closing.closed(context)
