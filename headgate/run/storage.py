@@ -25,6 +25,7 @@ from headgate.core.events import (
     FilesDeleted,
     FilesListed,
     HoldSet,
+    LeadershipLost,
     RecordCreated,
     RecordTaken,
     SavepointCopied,
@@ -199,9 +200,23 @@ class Storage:
         return {"groups": groups, "segments": flying}
 
     def set_hold(self, order: e.SetHold) -> None:
-        """Remember a hold. If that fails it is ordered again."""
+        """Remember a hold. If that fails it is ordered again.
+
+        Whoever leads next reads the holds after its fence. So one that is there before any such fence is heeded; and
+        if somebody else's record is the newest by then, it is taken back, and this process hears that it leads no more.
+        """
         try:
-            self._store.set_hold(order.checkpoint, held=order.held)
+            new = order.held and order.checkpoint not in self._store.held()
+            if new:
+                self._store.set_hold(order.checkpoint, held=True)
+            newest = self._store.newest()
+            if newest is not None and newest.leader != order.leader:
+                if new:
+                    self._store.set_hold(order.checkpoint, held=False)
+                self._tell(LeadershipLost(order.leader))
+                return
+            if not order.held:
+                self._store.set_hold(order.checkpoint, held=False)
         except (HeadgateError, OSError) as error:
             self._warn(f"whether checkpoint {order.checkpoint} is held is not written down yet: {error}")
             return

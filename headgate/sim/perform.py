@@ -16,6 +16,7 @@ from headgate.core.events import (
     FilesDeleted,
     FilesListed,
     HoldSet,
+    LeadershipLost,
     RecordCreated,
     RecordTaken,
     SavepointCopied,
@@ -25,10 +26,12 @@ from headgate.core.events import (
     SnapshotDeclined,
     SnapshotTaken,
     StrangersAborted,
+    TaskFailed,
     TransactionCommitted,
 )
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, TaskId
 from headgate.core.records import CompletedCheckpoint, Record, StoredFile
+from headgate.core.restart import Failure, FailureClass
 from headgate.sim.disk import TaskImage, Work
 from headgate.sim.query import Query
 
@@ -57,6 +60,8 @@ def _start_task(process: "Process", order: e.StartTask) -> None:
         there.kill(None)
     world.checker.starts(str(order.task), order.generation)
     if (order.generation, str(order.task)) not in world.disk.works and not _rebuild(process, order):
+        failure = Failure(FailureClass.EXTERNAL, "the files to begin from are gone")
+        process.tell(TaskFailed(order.generation, order.task, order.run, failure, world.rng.random()))
         return
     query = Query(process, order.generation, str(order.task), order.run, skip=order.skip)
     query.slow = world.slow.get(str(order.task), 1)
@@ -70,6 +75,8 @@ def _rebuild(process: "Process", order: e.StartTask) -> bool:
     inputs = len(order.positions)
     image = TaskImage(-1, 0, 0, (-1,) * inputs, (0,) * inputs, (0,) * inputs, 0, 0, ())
     snapshot = order.snapshot
+    if order.in_place:
+        return False  # There never was one: the whole job must go back.
     if snapshot is not None:
         gone = [name for name in snapshot.files if name not in world.disk.files]
         for held in order.in_flight:
@@ -105,7 +112,7 @@ def ask_task(process: "Process", order: e.AskTask) -> None:
 def _ask_task(process: "Process", order: e.AskTask) -> None:
     query = process.queries.get(order.task)
     same = query is not None and (query.generation, query.run) == (order.generation, order.run)
-    if process.alive and query is not None and same and query.up:
+    if process.alive and query is not None and same and (query.up or query.failure is not None):
         process.tell(query.report())
 
 
@@ -320,6 +327,9 @@ def set_hold(process: "Process", order: e.SetHold) -> None:
 
 def _set_hold(process: "Process", order: e.SetHold) -> None:
     if not process.alive:
+        return
+    if process.world.store.newest().leader != order.leader:
+        process.tell(LeadershipLost(order.leader))
         return
     if order.held:
         process.world.store.held[order.checkpoint] = None

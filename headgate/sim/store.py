@@ -73,6 +73,10 @@ class Store:
             self.on_create(record)
         created(record)
 
+    def newest(self) -> Record:
+        """The record with the highest id."""
+        return self.records[max(self.records)]
+
     def read(self, leader: str) -> tuple[Record, ...]:
         """The records that matter, in the order of ids: without those that a fence has made superfluous.
 

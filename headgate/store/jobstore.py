@@ -138,6 +138,14 @@ class JobStore(Folder):
         yield from self._read_each(self._unfolded(numbers))
         self._chain_read = True
 
+    def newest(self) -> Record | None:
+        """The record with the highest id."""
+        while numbers := self._ids("chain", r"(\d{10,})\.json"):
+            found = self._read_if_there(max(numbers))
+            if found is not None:
+                return found[0]
+        return None
+
     def _read_each(self, numbers: Sequence[CheckpointId]) -> Iterator[tuple[Record, dict[str, Any]]]:
         """Each for itself where that is quick. Where it takes a while to get there and back, many at once."""
         at_once = 1 if self.local_root is not None else READ_AT_ONCE

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from headgate.core.events import (
     FilesDeleted,
     FilesListed,
     HoldSet,
+    LeadershipLost,
     RecordCreated,
     RecordTaken,
 )
@@ -177,6 +179,22 @@ def test_a_hold_is_remembered_and_let_go(tmp_path: Path) -> None:
     assert heard.last() == HoldSet(US, CheckpointId(3), held=True)
     assert heard.store.held() == (3,)
     heard.storage.set_hold(SetHold(US, CheckpointId(3), held=False))
+    assert heard.store.held() == ()
+
+
+def test_a_hold_that_comes_after_another_leader_is_taken_back(tmp_path: Path) -> None:
+    """The other has read which checkpoints are held, and may be deleting this one."""
+    heard = Heard(open_job(tmp_path))
+    heard.storage.create_record(CreateRecord(US, FENCE))
+    heard.storage.set_hold(SetHold(US, CheckpointId(3), held=True))
+    assert heard.last() == HoldSet(US, CheckpointId(3), held=True)
+    them = LeaderId("them")
+    heard.storage.create_record(CreateRecord(them, replace(FENCE, id=CheckpointId(8), generation=SECOND, leader=them)))
+    for number, held in ((4, True), (3, True), (3, False)):
+        heard.storage.set_hold(SetHold(US, CheckpointId(number), held=held))
+        assert heard.last() == LeadershipLost(US)
+        assert heard.store.held() == (3,), "as it was"
+    heard.storage.set_hold(SetHold(them, CheckpointId(3), held=False))
     assert heard.store.held() == ()
 
 
