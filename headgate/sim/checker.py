@@ -301,7 +301,11 @@ class Checker:
         cuts.update({part.channel: part.after for part in newest.channels})
         needed = _needed(completed)
         garbage: dict[str, tuple[int, int]] = {}
+        # What is in flight in a checkpoint that is kept stays in every generation that has gone on from it.
+        in_flight = [part for record in completed for part in record.channels]
         for name, (made_in, owner, batch) in self.scene.disk.files.items():
+            if any(part.channel == owner and part.after < batch <= part.through for part in in_flight):
+                continue
             if made_in == generation and name not in needed and batch <= cuts.get(owner, -1):
                 last, rounds = self.garbage.get(name, (-1, 0))
                 garbage[name] = (int(newest.id), rounds + (newest.id != last))
