@@ -244,14 +244,14 @@ def mount(place: Path, options: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file system that is full")
-@pytest.mark.parametrize("way", ["two-phase", "staged"])
+@pytest.mark.parametrize("mode", ["two-phase", "staged"])
 def test_a_full_disk_fails_the_batch_and_when_there_is_room_the_job_goes_on(
-    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, small_disk: Path, way: str
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, small_disk: Path, mode: str
 ) -> None:
     rows = 20_000
     # No packing makes less than 64 bytes of this.
     value = "concat(sha2(CAST(n AS STRING), 256), sha2(CAST(-1 - n AS STRING), 256), n) AS value"
-    out = to_kafka(kafka.servers, topic, [value], way=way)
+    out = to_kafka(kafka.servers, topic, [value], mode=mode)
     source = {"rows": rows, "rows_per_batch": rows}
     failures: list[str] = []
     seen_before: list[int] = []

@@ -23,7 +23,7 @@ LEAVE = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{WAIT
 
 def start(directory: Path, program: str) -> Supervisor:
     return Supervisor(
-        "leashed",
+        "supervised",
         [sys.executable, "-c", program, str(directory)],
         environment={"TOLD": "yes"},
         directory=directory,
@@ -34,21 +34,21 @@ def start(directory: Path, program: str) -> Supervisor:
 
 def test_a_command_gets_its_environment_and_its_directory_and_an_empty_input(tmp_path: Path) -> None:
     program = "import os, sys; print(os.environ['TOLD'], os.getcwd(), repr(sys.stdin.read())); sys.exit(7)"
-    leashed = start(tmp_path, program)
-    assert leashed.process.communicate()[0].decode() == f"yes {tmp_path} ''\n"
-    leashed.release()
-    assert leashed.process.returncode == 7
+    supervised = start(tmp_path, program)
+    assert supervised.process.communicate()[0].decode() == f"yes {tmp_path} ''\n"
+    supervised.release()
+    assert supervised.process.returncode == 7
     assert processes_that_know(tmp_path) == []
 
 
 def test_a_release_kills_what_the_command_left_in_its_group(tmp_path: Path) -> None:
-    leashed = start(tmp_path, LEAVE)
-    with leashed.process:
-        assert leashed.process.stdout is not None
-        assert leashed.process.stdout.readline() == b"left\n"
-        wait_until(lambda: leashed.process.poll() is not None, 30, "the end of the command")
+    supervised = start(tmp_path, LEAVE)
+    with supervised.process:
+        assert supervised.process.stdout is not None
+        assert supervised.process.stdout.readline() == b"left\n"
+        wait_until(lambda: supervised.process.poll() is not None, 30, "the end of the command")
         assert len(processes_that_know(tmp_path)) == 1
-        leashed.release()
+        supervised.release()
     wait_until(lambda: processes_that_know(tmp_path) == [], 30, "the end of what it left")
 
 
@@ -69,7 +69,7 @@ def test_a_start_that_is_broken_off_before_the_watchdog_is_there_runs_nothing(
 def test_whenever_the_starting_process_ends_the_command_does(tmp_path: Path, number: signal.Signals) -> None:
     program = textwrap.dedent("""
         import pathlib, sys, time
-        from tests.services.test_leash import WAIT, start
+        from tests.services.test_supervisor import WAIT, start
         print("starts", flush=True)
         start(pathlib.Path(sys.argv[1]), WAIT)
         time.sleep(600)
@@ -101,9 +101,9 @@ def test_a_group_whose_number_is_somebody_elses_by_now_is_left_alone() -> None:
 
 
 def test_a_command_that_has_ended_is_released_without_a_word(tmp_path: Path) -> None:
-    leashed = start(tmp_path, WAIT)
-    with leashed.process:
-        kill_family(leashed.process.pid)
-    leashed.release()
-    leashed.release()
-    assert leashed.process.returncode == -signal.SIGKILL
+    supervised = start(tmp_path, WAIT)
+    with supervised.process:
+        kill_family(supervised.process.pid)
+    supervised.release()
+    supervised.release()
+    assert supervised.process.returncode == -signal.SIGKILL

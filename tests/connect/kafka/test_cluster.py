@@ -171,12 +171,12 @@ def test_a_coordinator_that_dies_right_after_its_answer_has_decided_for_all_read
     see_through(kafka, topic)
 
 
-@pytest.mark.parametrize("way", ["two-phase", "staged"])
+@pytest.mark.parametrize("mode", ["two-phase", "staged"])
 def test_a_sealed_checkpoint_is_committed_although_brokers_die_before_and_after(
-    kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, way: str
+    kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, mode: str
 ) -> None:
     def make() -> TwoPhaseSink:
-        return numbers(kafka, topic) if way == "two-phase" else test_staged.staged(kafka, topic)
+        return numbers(kafka, topic) if mode == "two-phase" else test_staged.staged(kafka, topic)
 
     first = opened(make(), context_in(tmp_path))
     write(first, spark, attempt(0))
@@ -223,15 +223,15 @@ def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_o
             "options": {"request.timeout.ms": 10_000, "default.api.timeout.ms": 10_000},
         },
         "sinks": {
-            way: {
+            mode: {
                 "kind": "kafka",
                 "servers": kafka.servers,
                 "topic": to,
                 "columns": columns,
                 "transactional_id_prefix": to,
-                "way": way,
+                "mode": mode,
             }
-            for way, to in (("two-phase", topic), ("staged", staged))
+            for mode, to in (("two-phase", topic), ("staged", staged))
         },
     }
     producer = Producer({**kafka.client, "enable.idempotence": True})
