@@ -52,12 +52,6 @@ MUTANTS = (
         "min(run, ",
     ),
     Mutant(
-        "versions of rows do not tell runs apart",
-        "fencing.py",
-        "min(batch + run, ",
-        "min(batch, ",
-    ),
-    Mutant(
         "a fact of a dead run is accepted",
         "tasks.py",
         "if fact.run != task.run or task.ended or task.restart_at_ms is not None:",
