@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
 import headgate as hg
@@ -15,6 +16,7 @@ from headgate.task.session import build_session
 from tests.jvm import DRIVER, EXECUTOR, QUICK, QUIET
 
 EXIT_S = 300.0
+JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def _as_drivers_have_it() -> SparkSession:
@@ -35,10 +37,10 @@ SESSIONS: dict[Path, Callable[[], SparkSession]] = {DRIVER: _as_drivers_have_it,
 
 def main() -> int:
     for archive in SESSIONS:
-        if not archive.exists():
+        if not archive.exists() or archive.stat().st_mtime < JARS.stat().st_mtime:  # It was made with other jars.
             archive.parent.mkdir(exist_ok=True)
             # A process has one JVM, so each is made in one of its own.
-            subprocess.run([sys.executable, "-m", "tests.classes", str(archive)], check=True)
+            subprocess.run([sys.executable, "-m", "tests.classes", str(archive)], check=False)
     return 0
 
 
@@ -64,7 +66,8 @@ def _work(session: SparkSession, directory: Path) -> None:
         .foreachBatch(lambda frame, _: _write(frame, directory))
         .start()
     )
-    while query.lastProgress is None and query.isActive:
+    deadline = time.monotonic() + EXIT_S
+    while query.lastProgress is None and query.isActive and time.monotonic() < deadline:
         time.sleep(0.1)
     query.stop()
     gateway = session.sparkContext._gateway

@@ -63,7 +63,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
         "interval": "500ms",
         **settings,
     }
-    assert kill_often(described, kills, seed) >= kills - 1  # It may have come to its end before the last.
+    assert kill_often(described, kills, seed) >= max(1, kills - 1)  # It may have come to its end before the last.
     assert verdict(shape, tmp_path, ROWS) == {}
 
 
