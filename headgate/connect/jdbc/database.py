@@ -23,6 +23,14 @@ _NOTES = (
     "hg_checkpoint NUMERIC(19) NOT NULL)"
 )
 READ_COMMITTED = 2
+IDLE_SECONDS = 30
+"""How long a transaction may wait for its client before the server ends it. A process that is frozen in the middle of
+one would hold its locks, and so hold up whoever has taken its place."""
+_END_IDLE = {
+    "PostgreSQL": "SET SESSION idle_in_transaction_session_timeout = '{}s'",
+    "MariaDB": "SET SESSION idle_transaction_timeout = {}",
+}
+"""How databases are told so, by their product names. Others have no such setting, or one for administrators only."""
 ENGINES = ("MySQL", "MariaDB")
 """Databases where a table may be without transactions."""
 
@@ -58,7 +66,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing. ``rollback`` may end it early."""
+        """All or nothing. ``rollback`` may end it early, and so may the server where the client falls silent."""
+        if ends_idle := _END_IDLE.get(str(self._facts.getDatabaseProductName())):
+            self.change(ends_idle.format(IDLE_SECONDS))
         self._connection.setTransactionIsolation(READ_COMMITTED)
         self._connection.setAutoCommit(False)
         try:

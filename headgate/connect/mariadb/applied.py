@@ -11,6 +11,9 @@ import hashlib
 from headgate.connect.mariadb.session import Session
 from headgate.connect.mariadb.table import APPLIED
 
+IDLE_SECONDS = 30
+"""How long the transaction may wait for its client before the server ends it. A process that is frozen in the middle of
+one would hold the lock, and so hold up whoever has taken its place."""
 OWNER_MAX = 255
 Mark = tuple[int, int]
 """Generation and checkpoint. An owner's marks only grow."""
@@ -32,6 +35,8 @@ def applied(session: Session, owner: str) -> Mark | None:
 
 def lock(session: Session, owner: str) -> Mark:
     """Begin a transaction in which nobody else changes the owner's mark; the mark."""
+    if "MariaDB" in str(session.get_server_info()):  # type: ignore[no-untyped-call]  # MySQL has no such setting
+        session.ask(f"SET SESSION idle_transaction_timeout = {IDLE_SECONDS}")
     # Outside of the transaction, so that a new owner's lock is that of a row that is there.
     key = note_key(owner)
     session.ask(f"INSERT IGNORE INTO {APPLIED} VALUES (%s, -1, -1)", (key,))

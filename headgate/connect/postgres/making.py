@@ -37,14 +37,12 @@ class OwnTable:
         name = f"{schema}.{self.name}"
         if not self._held(connection, schema):
             try:
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATION_LOCK])
-                    connection.execute(
-                        sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
-                            self.identifier(schema),
-                            sql.SQL(self.columns),
-                        )
+                # Both at once, which the server runs as one transaction: a process that is frozen holds no lock.
+                connection.execute(
+                    sql.SQL("SELECT pg_advisory_xact_lock({}); CREATE TABLE IF NOT EXISTS {} ({})").format(
+                        _CREATION_LOCK, self.identifier(schema), sql.SQL(self.columns)
                     )
+                )
             except errors.InsufficientPrivilege:
                 raise InvalidOption(
                     f"{who}: the user may not create {name}, {self.purpose}: GRANT CREATE ON "

@@ -61,16 +61,15 @@ def committed(
 
 
 def settle(connection: Connection, schema: str, owner: Owner, checkpoint: CheckpointId, gids: Sequence[str]) -> None:
-    """Note that all transactions of a checkpoint are committed, and forget them one by one."""
-    with connection.transaction():
-        connection.execute(
-            sql.SQL(
-                "INSERT INTO {0} AS known (owner, gid, checkpoint) VALUES (%s, '', %s) ON CONFLICT (owner, gid) "
-                "DO UPDATE SET checkpoint = greatest(known.checkpoint, EXCLUDED.checkpoint)"
-            ).format(markers(schema)),
-            [owner.name, checkpoint],
-        )
-        connection.execute(
-            sql.SQL("DELETE FROM {} WHERE owner = %s AND gid = ANY(%s)").format(markers(schema)),
-            [owner.name, list(gids)],
-        )
+    """Note that all transactions of a checkpoint are committed, and forget them one by one.
+
+    One statement outside of any transaction: a process that is frozen holds no lock.
+    """
+    connection.execute(
+        sql.SQL(
+            "WITH forgotten AS (DELETE FROM {0} WHERE owner = %s AND gid = ANY(%s)) "
+            "INSERT INTO {0} AS known (owner, gid, checkpoint) VALUES (%s, '', %s) ON CONFLICT (owner, gid) "
+            "DO UPDATE SET checkpoint = greatest(known.checkpoint, EXCLUDED.checkpoint)"
+        ).format(markers(schema)),
+        [owner.name, list(gids), owner.name, checkpoint],
+    )

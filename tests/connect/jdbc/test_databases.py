@@ -12,10 +12,12 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate.connect.jdbc import database
 from headgate.connect.jdbc.database import Database
+from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import Batch, Generation, Run
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
-from headgate.sink.api import DeadRuns, Strangers, TwoPhaseSink
+from headgate.sink.api import Attempt, DeadRuns, Strangers, TwoPhaseSink
 from headgate.sink.contract import attempt, compare, context_in, rows_of, seal, write
 from services.mariadb import MariaDB
 from services.server import HOST, ServiceError, free_port
@@ -132,6 +134,29 @@ def test_two_that_commit_the_same_at_once_commit_it_once(server: Server, spark: 
     for thread in threads:
         thread.join()
     assert errors == []
+    compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+
+
+def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
+    server: Server, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "IDLE_SECONDS", 1)
+    frozen = opened(server, tmp_path)
+    write(frozen, spark, attempt(0))
+    handle = seal(frozen, 1, attempt(0))
+    stages_of = Database.stages
+
+    def sleeping_stages(self: Database, owner: Owner) -> dict[Attempt, str]:
+        """The first thing after the note is changed: here the other process comes, commits, and only then we wake."""
+        monkeypatch.setattr(Database, "stages", stages_of)
+        opened(server, tmp_path).recover_and_commit(handle)
+        compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+        return stages_of(self, owner)
+
+    monkeypatch.setattr(Database, "stages", sleeping_stages)
+    with refused(ExternalError, "cannot commit checkpoint 1"):
+        frozen.commit(handle)
+    frozen.commit(handle)
     compare(rows_in(server, tmp_path), rows_of(attempt(0)))
 
 

@@ -5,14 +5,19 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
 from headgate.connect import mariadb as connect
+from headgate.connect.mariadb import applied
+from headgate.connect.mariadb.session import connected
+from headgate.connect.mariadb.staged import MariaDBSink
+from headgate.connect.mariadb.table import APPLIED
 from headgate.connect.mariadb.xid import Owner
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
@@ -44,6 +49,27 @@ def opened(make: Make, server: MariaDB, place: Path) -> TwoPhaseSink:
     sink = build(make, server, make_table(server, place))
     sink.open(context_in(place))
     return sink
+
+
+def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
+    mariadb: MariaDB, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applied, "IDLE_SECONDS", 1)
+    sink = cast("MariaDBSink", opened(connect.sink, mariadb, tmp_path))
+    write(sink, spark, attempt(0))
+    sink.commit(seal(sink, 1, attempt(0)))
+    write(sink, spark, attempt(1))
+    handle = seal(sink, 2, attempt(1))
+    owners = [owner for (owner,) in mariadb.query(f"SELECT owner FROM {APPLIED}", DATABASE)]
+    with ExitStack() as frozen:
+        sessions = [frozen.enter_context(connected(sink._address)) for _ in owners]
+        for session, owner in zip(sessions, owners, strict=True):
+            applied.lock(session, owner)
+        sink.recover_and_commit(handle)
+        compare(rows_in(mariadb, tmp_path), rows_of(attempt(0), attempt(1)))
+        for session, owner in zip(sessions, owners, strict=True):
+            with pytest.raises(pymysql.Error):
+                applied.note(session, owner, (1, 2))
 
 
 @both

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 class Proxy:
     """Passes everything on, until a client says ``word``: then the connection is cut, before or after that passed.
 
-    It cuts one connection, and passes everything again.
+    It cuts one connection, and passes everything again. Or it holds back what was said until ``go_on``, as if the
+    client had been frozen there.
     """
 
     to: int
@@ -19,6 +20,9 @@ class Proxy:
     word: bytes = b""
     passes: bool = False
     cut: threading.Event = field(default_factory=threading.Event)
+    holds: bool = False
+    held: threading.Event = field(default_factory=threading.Event)
+    awake: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
 
     @property
@@ -31,6 +35,15 @@ class Proxy:
         self.passes = passes
         self.word = word
 
+    def hold_at(self, word: bytes) -> None:
+        """Hold back what the next client says with this word in it."""
+        self.holds = True
+        self.word = word
+
+    def go_on(self) -> None:
+        """Pass on what was held back."""
+        self.awake.set()
+
     def run(self) -> None:
         while True:
             try:
@@ -39,7 +52,7 @@ class Proxy:
                 return
             server = socket.create_connection(("127.0.0.1", self.to))
             for work in (self._requests, self._answers):
-                thread = threading.Thread(target=work, args=(client, server))
+                thread = threading.Thread(target=work, args=(client, server), daemon=True)
                 thread.start()
                 self.threads.append(thread)
 
@@ -48,6 +61,11 @@ class Proxy:
             while data := client.recv(65_536):
                 if self.word and self.word in data:
                     self.word = b""
+                    if self.holds:
+                        self.held.set()
+                        self.awake.wait()
+                        server.sendall(data)
+                        continue
                     # First the client: so it never hears the answer.
                     client.shutdown(socket.SHUT_RDWR)
                     if self.passes:
@@ -75,6 +93,7 @@ def proxy(port: int) -> Iterator[Proxy]:
     try:
         yield made
     finally:
+        made.go_on()
         made.listener.shutdown(socket.SHUT_RDWR)
         made.listener.close()
         for thread in (accepting, *made.threads):

@@ -65,6 +65,33 @@ def test_a_commit_whose_answer_is_lost_is_exact_when_repeated(
     assert database.prepared() == []
 
 
+@pytest.mark.parametrize("word", [b"COMMIT PREPARED", b"INSERT INTO", b"DELETE FROM"])
+def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
+    word: bytes, spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.make_table()
+    with proxy(database.server.port) as between:
+        frozen = connector.sink(database.dsn, table=TABLE, port=between.port)
+        frozen.open(context_in(tmp_path))
+        write(frozen, spark, attempt(0))
+        handle = seal(frozen, 1, attempt(0))
+        between.hold_at(word)
+        sleeping = threading.Thread(target=frozen.commit, args=(handle,))
+        sleeping.start()
+        assert between.held.wait(60)
+        database.query(f"ALTER DATABASE {database.name} SET lock_timeout = '20s'")
+        successor = database.sink()
+        successor.open(context_in(tmp_path))
+        successor.recover_and_commit(handle)
+        compare(database.rows(), rows_of(attempt(0)))
+        between.go_on()
+        sleeping.join()
+        compare(database.rows(), rows_of(attempt(0)))
+        assert database.query("SELECT gid, checkpoint FROM headgate_commits") == [("", "1")]
+        frozen.close()
+        successor.close()
+
+
 def test_what_somebody_rolled_back_is_named_and_nothing_is_passed_over(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
