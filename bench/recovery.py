@@ -52,8 +52,8 @@ def totals(rows):
 checkpoint = hg.Checkpointing(interval="1s", storage=f"DIRECTORY/storage", tolerable_failed_checkpoints=99)
 job = hg.Job("ours", checkpoint=checkpoint,
              master="local[2]", spark_conf={"spark.sql.shuffle.partitions": "2"})
-rows = job.source("rows", hg.generator(rows_per_batch=10000, keys=1000))
-rows.apply("totals", totals).sink("out", hg.files("DIRECTORY/out"))
+rows = job.source("rows", hg.generator.source(rows_per_batch=10000, keys=1000))
+rows.apply("totals", totals).sink("out", hg.files.sink("DIRECTORY/out"))
 """
 
 
@@ -82,8 +82,8 @@ def task_level(spark: SparkSession) -> None:
                 restart=hg.restart.fixed_delay(delay=f"{DELAY_MS}ms"),
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
-            rows = job.source("rows", hg.generator(rows=120_000, rows_per_batch=1000, keys=100))
-            rows.apply("fails", fail).sink("out", hg.files(str(where / "out")))
+            rows = job.source("rows", hg.generator.source(rows=120_000, rows_per_batch=1000, keys=100))
+            rows.apply("fails", fail).sink("out", hg.files.sink(str(where / "out")))
             lines = run(job, spark)
             failed = next(line for line in lines if line["event"] == "task-failed")
             started = next(line for line in lines if line["event"] == "task-started" and line["at"] > failed["at"])

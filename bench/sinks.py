@@ -252,7 +252,7 @@ def _commits(spark: SparkSession, kafka: Kafka, checkpoints: int, *, write_ahead
             ),
             spark_conf={"spark.sql.shuffle.partitions": "2"},
         )
-        rows = job.source("rows", hg.generator(rows_per_batch=1_000, keys=100))
+        rows = job.source("rows", hg.generator.source(rows_per_batch=1_000, keys=100))
         rows.apply("texts", lambda frame: frame.selectExpr("key", "cast(n as string) as value")).sink(
             "out", hg.kafka.sink(kafka.servers, topic="out", transactional_id_prefix="bench", write_ahead=write_ahead)
         )

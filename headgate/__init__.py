@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate import restart, state
+    from headgate import console, files, generator, restart, state
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
     from headgate.job.api import Job, Stream
@@ -29,13 +29,9 @@ if TYPE_CHECKING:
         TwoPhaseSink,
         Unpublished,
     )
-    from headgate.sink.console import console
-    from headgate.sink.files import files
     from headgate.sink.idempotent import IdempotentSink
     from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
     from headgate.source.api import Source
-    from headgate.source.generator import generator
-    from headgate.source.logdir import log_directory
 
 __all__ = [
     "Attempt",
@@ -70,7 +66,6 @@ __all__ = [
     "iceberg",
     "jdbc",
     "kafka",
-    "log_directory",
     "mariadb",
     "postgres",
     "restart",
@@ -97,19 +92,15 @@ _HOMES = {
         "TwoPhaseSink",
         "Unpublished",
     ),
-    "headgate.sink.console": ("console",),
-    "headgate.sink.files": ("files",),
     "headgate.sink.idempotent": ("IdempotentSink",),
     "headgate.sink.wal": ("WriteAheadBatch", "WriteAheadSink"),
     "headgate.source.api": ("Source",),
-    "headgate.source.generator": ("generator",),
-    "headgate.source.logdir": ("log_directory",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 _MODULES = {
-    **{name: f"headgate.{name}" for name in ("restart", "state")},
+    **{name: f"headgate.{name}" for name in ("console", "files", "generator", "restart", "state")},
     **{
         name: f"headgate.connect.{name}"
         for name in ("delta", "hbase", "iceberg", "jdbc", "kafka", "mariadb", "postgres", "search")

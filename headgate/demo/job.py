@@ -52,8 +52,9 @@ job = hg.Job(
     spark_conf={"spark.sql.shuffle.partitions": "2"},
 )
 readings = job.source(
-    "readings", hg.generator(rows=ROWS, rows_per_batch=ROWS // 40, keys=50, out_of_order="20s", event_step_ms=100)
+    "readings",
+    hg.generator.source(rows=ROWS, rows_per_batch=ROWS // 40, keys=50, out_of_order="20s", event_step_ms=100),
 )
 parsed = readings.apply("parse", parse)
-parsed.apply("summaries", summarise).sink("windows", hg.files(f"{DIRECTORY}/windows"))
-parsed.apply("anomalies", only_anomalies).sink("alerts", hg.files(f"{DIRECTORY}/alerts", format="json"))
+parsed.apply("summaries", summarise).sink("windows", hg.files.sink(f"{DIRECTORY}/windows"))
+parsed.apply("anomalies", only_anomalies).sink("alerts", hg.files.sink(f"{DIRECTORY}/alerts", format="json"))

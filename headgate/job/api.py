@@ -100,7 +100,7 @@ class Job:
         """Begin a stream."""
         where = _caller()
         _check_uid(where, "source", uid)
-        _check_part(where, source, Source, "source", "headgate.generator(...)")
+        _check_part(where, source, Source, "source", "headgate.generator.source(...)")
         return self._draft.add(Node(uid, Kind.SOURCE, what=source, where=where))
 
     def freeze(self) -> tuple[Node, ...]:
@@ -207,7 +207,7 @@ class Stream:
         """Write the records out."""
         where = _caller()
         _check_uid(where, "sink", uid)
-        _check_part(where, sink, Sink, "sink", "headgate.files(...)")
+        _check_part(where, sink, Sink, "sink", "headgate.files.sink(...)")
         self._add(where, uid, Kind.SINK, sink)
 
     def _add(

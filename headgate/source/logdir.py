@@ -42,7 +42,7 @@ from headgate.source.api import Source
 from headgate.source.listing import Listing
 from headgate.source.rows import FORMATS, FileIndex, Piece, changed, index, newest, piece, read, size, vanished
 
-FORMAT = "headgate-log-directory"
+FORMAT = "headgate-files"
 IDLE_WAIT_S = 0.08
 """So long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
 KEEP, DELETE = "keep", "delete"
@@ -50,7 +50,7 @@ PARTITION_ROWS = 20_000
 """Fewer rows than this are not worth a partition of their own."""
 
 
-def log_directory(
+def source(
     path: str | os.PathLike[str],
     *,
     format: str = "json",  # noqa: A002 - as Spark's readers call it
@@ -58,7 +58,7 @@ def log_directory(
     rows_per_batch: int | None = None,
     bounded: bool = False,
     consumed: str | os.PathLike[str] = "keep",
-) -> "LogDirectory":
+) -> "FileSource":
     """Read the files of a directory in the order of their names, and those that come after them.
 
     A file appears whole (written under another name, then renamed), sorts after all that are there, and never changes.
@@ -77,31 +77,29 @@ def log_directory(
                          of a directory on the same file system that they are moved to
     """
     if format not in FORMATS:
-        raise InvalidOption(f"log_directory: format is {format!r}: give one of {', '.join(FORMATS)}")
+        raise InvalidOption(f"files.source: format is {format!r}: give one of {', '.join(FORMATS)}")
     if rows_per_batch is not None and (isinstance(rows_per_batch, bool) or not isinstance(rows_per_batch, int)):
-        raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch!r}: give a whole number")
+        raise InvalidOption(f"files.source: rows_per_batch is {rows_per_batch!r}: give a whole number")
     if rows_per_batch is not None and rows_per_batch < 1:
-        raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch}: it must be 1 or more")
+        raise InvalidOption(f"files.source: rows_per_batch is {rows_per_batch}: it must be 1 or more")
     if not isinstance(path, str | os.PathLike):
-        raise InvalidOption(f"log_directory: path is {path!r}: give the path of a directory")
+        raise InvalidOption(f"files.source: path is {path!r}: give the path of a directory")
     if not isinstance(schema, str):
-        raise InvalidOption(f"log_directory: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
-    check_columns(schema, "log_directory: schema")
+        raise InvalidOption(f"files.source: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
+    check_columns(schema, "files.source: schema")
     if not isinstance(consumed, str | os.PathLike):
-        raise InvalidOption(
-            f"log_directory: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory"
-        )
+        raise InvalidOption(f"files.source: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory")
     directory = _local(os.fspath(path))
     place = os.fspath(consumed)
     archive = None if place in (KEEP, DELETE) else _local(place)
     if archive is not None and Path(archive).absolute() == Path(directory).absolute():
-        raise InvalidOption(f"log_directory: consumed is {place!r}, which is read: give another directory")
+        raise InvalidOption(f"files.source: consumed is {place!r}, which is read: give another directory")
     after = archive or place
-    return LogDirectory(directory, format, schema, rows_per_batch, bounded=bounded, consumed=after)
+    return FileSource(directory, format, schema, rows_per_batch, bounded=bounded, consumed=after)
 
 
-class LogDirectory(Source):
-    """What ``log_directory`` returns."""
+class FileSource(Source):
+    """What ``files.source`` returns."""
 
     def __init__(
         self,
@@ -173,7 +171,7 @@ class LogDirectory(Source):
         limit = "" if self._rows_per_batch is None else f", at most {self._rows_per_batch} rows a batch"
         end = ", to the end of what is there" if self._bounded else ""
         then = {KEEP: "", DELETE: ", then deleted"}.get(self._consumed, f", then moved to {self._consumed}")
-        return f"log directory {self._path} ({self._kind}{limit}{end}{then})"
+        return f"files of {self._path} ({self._kind}{limit}{end}{then})"
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ class Position:
                 return cls(file, row, files)
             case _:
                 raise BadStorage(
-                    f"the offset {offset} is not one of a log directory: if the source was exchanged, give it a new uid"
+                    f"the offset {offset} is not one of files.source: if the source was exchanged, give it a new uid"
                 )
 
 
@@ -372,16 +370,16 @@ def _checked(ddl: str, kind: str) -> StructType:
         schema = None
     if not isinstance(schema, StructType):
         raise InvalidOption(
-            f"log_directory: the schema {ddl!r} is not one: give columns, such as 'user STRING, amount DOUBLE'"
+            f"files.source: the schema {ddl!r} is not one: give columns, such as 'user STRING, amount DOUBLE'"
         )
     if '"nullable":false' in schema.json():
-        raise InvalidOption(f"log_directory: in the schema {ddl!r} a column is NOT NULL: files cannot promise that")
+        raise InvalidOption(f"files.source: in the schema {ddl!r} a column is NOT NULL: files cannot promise that")
     if kind == "text" and [field.dataType for field in schema] != [StringType()]:
-        raise InvalidOption(f"log_directory: the schema {ddl!r} does not fit text: give one column, 'line STRING'")
+        raise InvalidOption(f"files.source: the schema {ddl!r} does not fit text: give one column, 'line STRING'")
     for field in schema:
         if kind != "parquet" and not _written_as_text(field.dataType, nested=kind == "json"):
             raise InvalidOption(
-                f"log_directory: {kind} cannot hold the column {field.name!r}, {field.dataType.simpleString()}: "
+                f"files.source: {kind} cannot hold the column {field.name!r}, {field.dataType.simpleString()}: "
                 f"declare it as what the file says, such as STRING, and convert it in the job"
             )
     return schema
@@ -400,5 +398,5 @@ def _local(path: str) -> str:
     if path.startswith("file:"):
         return unquote(urlsplit(path).path)
     if "://" in path:
-        raise InvalidOption(f"log_directory: {path} is not a local directory: mount it, and give the path")
+        raise InvalidOption(f"files.source: {path} is not a local directory: mount it, and give the path")
     return str(Path(path).absolute())

@@ -31,7 +31,7 @@ SINKS: dict[str, tuple[Callable[[], TwoPhaseSink], str]] = {
         "rows go to nowhere.invalid:9 unencrypted",
     ),
     "mariadb.xa": (
-        lambda: mariadb.xa("nowhere.invalid", 9, "etl", PASSWORD, "shop", table="orders"),
+        lambda: mariadb.sink("nowhere.invalid", 9, "etl", PASSWORD, "shop", table="orders", mode="xa"),
         "rows go to nowhere.invalid:9 unencrypted",
     ),
 }

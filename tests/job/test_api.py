@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from headgate import restart, state
+from headgate import console, generator, restart, state
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
@@ -15,8 +15,6 @@ from headgate.job.node import Kind, Node
 from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
-from headgate.sink.console import console
-from headgate.source.generator import generator
 from tests.job.helpers import NullSink, RateSource
 
 STORAGE = Checkpointing(storage="file:///data/headgate")
@@ -109,9 +107,9 @@ def test_a_job_is_frozen_once_and_the_same_each_time() -> None:
 
 
 def test_headgates_own_sources_sinks_and_backends_have_the_shape_that_a_job_asks_for() -> None:
-    assert isinstance(generator(rows=1), Source)
-    assert isinstance(console(), Sink)
-    assert not isinstance(console(), Source)
+    assert isinstance(generator.source(rows=1), Source)
+    assert isinstance(console.sink(), Sink)
+    assert not isinstance(console.sink(), Source)
     assert isinstance(state.rocksdb(), StateBackend)
 
 
@@ -172,7 +170,7 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (twice, r"LINE: uid 'in' is taken \(test_api.py:\d+\): give each a name of its own"),
     (twice_but_for_case, r"LINE: uid 'In' is too much like 'in' \(test_api.py:\d+\)"),
     # Things of another kind
-    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.generator\(...\)"),
+    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.generator.source\(...\)"),
     (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is no source"),
     (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is no source"),
     (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is no sink: give one, as in"),

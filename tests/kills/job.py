@@ -32,7 +32,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
         },
         batch_interval="1s",
     )
-    source = hg.generator(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
+    source = hg.generator.source(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
     numbers = job.source("numbers", source)
     ways = [WAYS[name] for name in settings["ways"]]
     totals = numbers.apply("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers

@@ -30,10 +30,10 @@ def build(settings: dict[str, Any]) -> hg.Job:
         state=hg.state.rocksdb(),
         master="local[2]",
     )
-    rows = job.source("numbers", hg.generator(rows_per_second=ROWS_PER_SECOND, keys=100))
-    rows.apply("windows", _windows).sink("windows-out", hg.files(f"{directory}/windows"))
+    rows = job.source("numbers", hg.generator.source(rows_per_second=ROWS_PER_SECOND, keys=100))
+    rows.apply("windows", _windows).sink("windows-out", hg.files.sink(f"{directory}/windows"))
     single = rows.apply("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"))
-    single.sink("single-out", hg.files(f"{directory}/single"))
+    single.sink("single-out", hg.files.sink(f"{directory}/single"))
     return job
 
 

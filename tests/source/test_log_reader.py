@@ -26,8 +26,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headgate import files
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.source import listing, log_directory, logdir, rows
+from headgate.source import listing, logdir, rows
 from headgate.source.logdir import LogReader
 
 NUMBERS = StructType().add("n", LongType())
@@ -235,7 +236,7 @@ def test_files_that_a_completed_checkpoint_has_gone_past_go_where_they_should(tm
     for file, number in (("a", 1), ("b", 2), ("c", 3)):
         put(directory, file, number)
     how = str(archive) if consumed == "archive" else consumed
-    source = log_directory(directory, schema="n BIGINT", consumed=how)
+    source = files.source(directory, schema="n BIGINT", consumed=how)
     made = reader(directory)
     at = made.latestOffset(START, ReadMaxRows(2))
     for _ in range(2):
@@ -253,12 +254,12 @@ def test_what_is_in_the_archive_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "archive" / "a").write_text("mine")
     for file in ("a", "b"):
         put(tmp_path / "in", file, 1)
-    source = log_directory(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "archive")
+    source = files.source(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "archive")
     with pytest.raises(BadStorage, match="archive/a is there already"):
         source.notify_completed('{"file": "b", "row": 1, "files": 2}')
     assert ((tmp_path / "archive" / "a").read_text(), (tmp_path / "in" / "a").exists()) == ("mine", True)
     with pytest.raises(InvalidOption, match="which is read: give another"):
-        log_directory(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "in")
+        files.source(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "in")
 
 
 def test_a_batch_is_not_done_again_with_a_file_that_came_late(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_a_batch_is_not_done_again_with_a_file_that_came_late(tmp_path: Path) ->
 
 
 def test_an_offset_of_another_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadStorage, match="not one of a log directory"):
+    with pytest.raises(BadStorage, match=r"not one of files\.source"):
         reader(tmp_path).latestOffset({"offset": 3}, ReadAllAvailable())
 
 
@@ -478,11 +479,11 @@ def test_a_file_behind_the_same_time_stamp_is_found_soon(tmp_path: Path, monkeyp
 def test_a_bounded_directory_ends_with_the_last_row_of_its_last_file(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, 2)
     put(tmp_path, "b", 3, 4)
-    source = log_directory(tmp_path, schema="n BIGINT", bounded=True)
+    source = files.source(tmp_path, schema="n BIGINT", bounded=True)
     assert not source.ended('{"file": "a", "row": 2, "files": 1}')
     assert not source.ended('{"file": "b", "row": 1, "files": 2}')
     assert source.ended('{"file": "b", "row": 2, "files": 2}')
     put(tmp_path, "c", 5)
     assert not source.ended('{"file": "b", "row": 2, "files": 2}')
-    endless = log_directory(tmp_path, schema="n BIGINT")
+    endless = files.source(tmp_path, schema="n BIGINT")
     assert not endless.ended('{"file": "c", "row": 1, "files": 3}')

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from headgate import files
 from headgate.errors import BadStorage, InvalidOption
-from headgate.source import log_directory
 from tests.source.streams import Stream
 
 SCHEMA = "n BIGINT, name STRING, at TIMESTAMP"
@@ -53,9 +53,9 @@ def test_every_row_comes_once_and_in_order_through_a_crash_and_another_batch_siz
     for file, first, end in (("a", 0, 20), ("b", 20, 20), ("c", 20, 23), ("d", 23, 50)):
         put(directory, file, kind, first, end)
     stream = Stream(spark, tmp_path / "checkpoint")
-    stream.run(log_directory(directory, format=kind, schema=SCHEMA, rows_per_batch=7), crash_in=2)
+    stream.run(files.source(directory, format=kind, schema=SCHEMA, rows_per_batch=7), crash_in=2)
     put(directory, "e", kind, 50, 60)
-    stream.run(log_directory(directory, format=kind, schema=SCHEMA, rows_per_batch=11, bounded=True))
+    stream.run(files.source(directory, format=kind, schema=SCHEMA, rows_per_batch=11, bounded=True))
     assert stream.entered == [0, 1, 2, 2, 3, 4, 5, 6]
     assert [len(stream.batches[batch]) for batch in sorted(stream.batches)] == [7, 7, 7, 11, 11, 11, 6]
     assert [(row.n, row.name, row.at.astimezone(UTC)) for row in stream.rows] == [
@@ -71,7 +71,7 @@ def test_csv_and_text_come_once_and_in_order(
     put(directory, "a", kind, 0, 20)
     put(directory, "b", kind, 20, 30)
     stream = Stream(spark, tmp_path / "checkpoint")
-    stream.run(log_directory(directory, format=kind, schema=schema, rows_per_batch=13, bounded=True))
+    stream.run(files.source(directory, format=kind, schema=schema, rows_per_batch=13, bounded=True))
     assert [row.n for row in stream.rows] == [str(n) for n in range(30)]
     assert kind == "text" or [row.at.astimezone(UTC) for row in stream.rows] == [at(n) for n in range(30)]
 
@@ -89,13 +89,13 @@ def test_a_file_that_comes_while_the_query_waits_is_read_and_a_late_one_stops_it
             put(directory, "a", "json", 8, 9)
         return False
 
-    source = log_directory(directory.as_uri(), schema="n BIGINT")
+    source = files.source(directory.as_uri(), schema="n BIGINT")
     stream = Stream(spark, tmp_path / "checkpoint")
     with pytest.raises(StreamingQueryException, match=r"BadStorage: .*'a' came late: it sorts before 'c'"):
         stream.run(source, until=add)
     assert [row.n for row in stream.rows] == list(range(8))
     (directory / "a").rename(directory / "d")
-    stream.run(log_directory(directory, schema="n BIGINT", bounded=True))
+    stream.run(files.source(directory, schema="n BIGINT", bounded=True))
     assert [row.n for row in stream.rows] == list(range(9))
 
 
@@ -106,7 +106,7 @@ def test_a_row_that_does_not_fit_stops_the_query_by_name_until_it_is_corrected(
     good = (directory / "a").read_text(encoding="utf-8")
     (directory / "a").write_text(good.replace('"n": 6', '"n": "six"'), encoding="utf-8")
     stream = Stream(spark, tmp_path / "checkpoint")
-    source = log_directory(directory, schema="n BIGINT", rows_per_batch=4, bounded=True)
+    source = files.source(directory, schema="n BIGINT", rows_per_batch=4, bounded=True)
     with pytest.raises(StreamingQueryException, match=r"BadStorage: .*row 7 of 'a' does not fit the schema"):
         stream.run(source)
     (directory / "a").write_text(good, encoding="utf-8")
@@ -131,31 +131,29 @@ def test_a_schema_that_cannot_be_read_is_refused_at_the_start(
     spark: SparkSession, tmp_path: Path, schema: str, kind: str, message: str
 ) -> None:
     with pytest.raises(InvalidOption, match=message):
-        log_directory(tmp_path, format=kind, schema=schema).load(spark, None)
+        files.source(tmp_path, format=kind, schema=schema).load(spark, None)
 
 
 def test_a_directory_that_is_not_there_or_would_never_end_is_refused_at_the_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(BadStorage, match="there is no directory"):
-        log_directory(tmp_path / "none", schema="n BIGINT").load(spark, None)
+        files.source(tmp_path / "none", schema="n BIGINT").load(spark, None)
     with pytest.raises(BadStorage, match="holds no files"):
-        log_directory(tmp_path, schema="n BIGINT", bounded=True).load(spark, None)
+        files.source(tmp_path, schema="n BIGINT", bounded=True).load(spark, None)
 
 
 def test_options_that_cannot_hold_are_refused() -> None:
     with pytest.raises(InvalidOption, match="format is 'xml'"):
-        log_directory("/data", format="xml", schema="n BIGINT")
+        files.source("/data", format="xml", schema="n BIGINT")
     with pytest.raises(InvalidOption, match="rows_per_batch is 0"):
-        log_directory("/data", schema="n BIGINT", rows_per_batch=0)
+        files.source("/data", schema="n BIGINT", rows_per_batch=0)
     with pytest.raises(InvalidOption, match="not a local directory"):
-        log_directory("s3a://bucket/data", schema="n BIGINT")
+        files.source("s3a://bucket/data", schema="n BIGINT")
 
 
-def test_a_log_directory_says_what_it_is() -> None:
-    source = log_directory("file:///data/in%20here", schema="n BIGINT", rows_per_batch=5, bounded=True)
-    assert (
-        source.describe() == "log directory /data/in here (json, at most 5 rows a batch, to the end of what is there)"
-    )
+def test_a_source_of_files_says_what_it_is() -> None:
+    source = files.source("file:///data/in%20here", schema="n BIGINT", rows_per_batch=5, bounded=True)
+    assert source.describe() == "files of /data/in here (json, at most 5 rows a batch, to the end of what is there)"
     assert source.replayable
     assert source.trigger_ms is None

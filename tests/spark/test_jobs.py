@@ -409,7 +409,7 @@ def test_a_source_that_cannot_be_read_again_is_refused_before_anything_starts(
             return "once"
 
     job = hg.Job("once", checkpoint=hg.Checkpointing(storage=str(tmp_path / "storage")))
-    job.source("once", Once()).sink("out", hg.files(str(tmp_path / "out")))
+    job.source("once", Once()).sink("out", hg.files.sink(str(tmp_path / "out")))
     with pytest.raises(hg.UserError, match=r"test_jobs.py:\d+: source once cannot be read again"):
         hg.run_job(job, None, lambda _: None, spark)
     assert not (tmp_path / "storage").exists()
@@ -442,7 +442,7 @@ def ends_at_once(
     stream = job.source("rows", source)
     if processor is not None:
         stream = stream.process("pay", processor, key="key")
-    stream.sink("out", hg.files(directory / "out"))
+    stream.sink("out", hg.files.sink(directory / "out"))
     lines: list[Line] = []
     result = hg.run_job(job, None, lines.append, spark)
     failed = [(line["class"], line["message"]) for line in lines if line["event"] == "task-failed"]
@@ -452,7 +452,7 @@ def ends_at_once(
 def test_a_row_that_cannot_be_read_ends_the_job_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("who,amount\nann,1\n")
-    source = hg.log_directory(tmp_path / "in", format="csv", schema="user STRING, amount DOUBLE")
+    source = hg.files.source(tmp_path / "in", format="csv", schema="user STRING, amount DOUBLE")
     lines, failed, ended, result = ends_at_once(spark, tmp_path, source)
     said = f"{tmp_path}/in: the first line of 'a.csv' does not name the column 'user' once: correct the schema"
     assert [line for line in lines if line["event"] == "warning"] == []
@@ -470,7 +470,7 @@ def test_what_a_users_function_raises_ends_the_job_and_says_where(spark: SparkSe
     far_off = {"spark.sql.shuffle.partitions": 17}
     try:
         lines, failed, ended, result = ends_at_once(
-            spark, tmp_path, hg.generator(rows=10, keys=1), Paying(), spark_conf=far_off
+            spark, tmp_path, hg.generator.source(rows=10, keys=1), Paying(), spark_conf=far_off
         )
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -540,7 +540,7 @@ def test_a_planner_that_hangs_is_noticed_and_shown_with_where_it_is(
     monkeypatch.setattr(stalls, "LOOK_S", 0.2)
     flag = tmp_path / "go"
     job = hg.Job("job", checkpoint=hg.Checkpointing(interval="1s", storage=str(tmp_path / "storage")))
-    job.source("rows", Hanging(flag)).sink("out", hg.files(str(tmp_path / "out")))
+    job.source("rows", Hanging(flag)).sink("out", hg.files.sink(str(tmp_path / "out")))
     seen: list[Line] = []
     shown: list[list[str]] = []
 

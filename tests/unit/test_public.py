@@ -41,7 +41,6 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "iceberg",
         "jdbc",
         "kafka",
-        "log_directory",
         "mariadb",
         "postgres",
         "restart",

@@ -243,7 +243,7 @@ def job(directory: Path, made: KafkaSource) -> hg.Job:
     )
     rows = described.source("orders", made)
     rows = rows.apply("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
-    rows.sink("out", hg.files(f"{directory}/out"))
+    rows.sink("out", hg.files.sink(f"{directory}/out"))
     return described
 
 

@@ -39,7 +39,7 @@ class TestUpserted(IdempotentContract):
 
     def make_sink(self, place: Path) -> TwoPhaseSink:
         del place
-        return connector.upsert(self.database.dsn, table=TABLE, key=["number"])
+        return connector.sink(self.database.dsn, table=TABLE, mode="upsert", key=["number"])
 
     def visible(self, place: Path) -> Sequence[Row]:
         del place
