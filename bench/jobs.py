@@ -87,7 +87,7 @@ def checkpoint_cost(spark: SparkSession, rows: int = 10_000_000) -> None:
                     spark_conf={"spark.sql.shuffle.partitions": "2"},
                 )
                 source = hg.generator.source(rows=rows, rows_per_batch=rows // 20, keys=10_000, event_step_ms=1)
-                totals = job.source("rows", source).apply("totals", _totals)
+                totals = job.source("rows", source).transform("totals", _totals)
                 totals.sink("out", hg.files.sink(str(where / "out")))
                 run(job, spark)
             return rows
@@ -117,10 +117,10 @@ def checkpoint_duration(spark: SparkSession) -> None:
             # The first source fills the state and then gives nothing; the second changes 1000 keys in each batch.
             filling = job.source("filling", hg.generator.source(rows=keys, rows_per_batch=500_000, keys=keys))
             changing = job.source("changing", hg.generator.source(rows_per_batch=1000, keys=1000))
-            counted = filling.union("both", changing).apply(
+            counted = filling.union("both", changing).transform(
                 "counts", lambda frame: frame.groupBy("key").agg(F.max("n").alias("n")), output_mode="update"
             )
-            counted.apply("few", lambda frame: frame.where("n < 0")).sink("out", hg.files.sink(str(where / "out")))
+            counted.transform("few", lambda frame: frame.where("n < 0")).sink("out", hg.files.sink(str(where / "out")))
             filled: list[int] = []
 
             def on_event(line: Line) -> None:
@@ -228,7 +228,7 @@ def overtaking(spark: SparkSession) -> None:
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
             rows = job.source("rows", hg.generator.source(rows_per_batch=1000, keys=100))
-            rows.apply("slowly", slow, new_task=True).sink("out", hg.files.sink(str(where / "out")))
+            rows.transform("slowly", slow, new_task=True).sink("out", hg.files.sink(str(where / "out")))
             full: list[int] = []
 
             def on_event(line: Line) -> None:

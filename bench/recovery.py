@@ -53,7 +53,7 @@ checkpoint = hg.Checkpointing(interval="1s", storage=f"DIRECTORY/storage", toler
 job = hg.Job("ours", checkpoint=checkpoint,
              master="local[2]", spark_conf={"spark.sql.shuffle.partitions": "2"})
 rows = job.source("rows", hg.generator.source(rows_per_batch=10000, keys=1000))
-rows.apply("totals", totals).sink("out", hg.files.sink("DIRECTORY/out"))
+rows.transform("totals", totals).sink("out", hg.files.sink("DIRECTORY/out"))
 """
 
 
@@ -83,7 +83,7 @@ def task_level(spark: SparkSession) -> None:
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
             rows = job.source("rows", hg.generator.source(rows=120_000, rows_per_batch=1000, keys=100))
-            rows.apply("fails", fail).sink("out", hg.files.sink(str(where / "out")))
+            rows.transform("fails", fail).sink("out", hg.files.sink(str(where / "out")))
             lines = run(job, spark)
             failed = next(line for line in lines if line["event"] == "task-failed")
             started = next(line for line in lines if line["event"] == "task-started" and line["at"] > failed["at"])

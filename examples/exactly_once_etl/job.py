@@ -84,7 +84,7 @@ orders = job.source(
         bounded=BOUNDED,
     ),
 )
-summaries = orders.apply("parse", parse).apply("user-windows", summarise).apply("to-records", to_records)
+summaries = orders.transform("parse", parse).transform("user-windows", summarise).transform("to-records", to_records)
 summaries.sink(
     "user-summaries",
     hg.kafka.sink(SERVERS, topic="user-summaries", transactional_id_prefix="user-summary-"),

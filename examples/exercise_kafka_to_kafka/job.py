@@ -70,7 +70,7 @@ job = hg.Job(
 payments = job.source(
     "payments", hg.kafka.source(SERVERS, topic="payments", max_rows_per_batch=ROWS_PER_BATCH, bounded=BOUNDED)
 )
-balances = payments.apply("parse", parse).process("ledger", Ledger(), key="account")
-balances.apply("to-records", to_records).sink(
+balances = payments.transform("parse", parse).process("ledger", Ledger(), key="account")
+balances.transform("to-records", to_records).sink(
     "balances", hg.kafka.sink(SERVERS, topic="balances", transactional_id_prefix="balances-")
 )

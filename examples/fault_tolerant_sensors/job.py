@@ -89,7 +89,7 @@ job = hg.Job(
 
 # Every step has its uid, by which its state is found again when the job has changed around it.
 readings = job.source("sensor-source", hg.kafka.source(SERVERS, topic="readings", group="sensor-watch"))
-alerts = readings.apply("parse", parse).process("anomaly-detector", AnomalyDetector(SILENCE), key="sensor")
-alerts.apply("to-records", to_records).sink(
+alerts = readings.transform("parse", parse).process("anomaly-detector", AnomalyDetector(SILENCE), key="sensor")
+alerts.transform("to-records", to_records).sink(
     "alert-sink", hg.kafka.sink(SERVERS, topic="alerts", transactional_id_prefix="alert-")
 )

@@ -55,6 +55,6 @@ readings = job.source(
     "readings",
     hg.generator.source(rows=ROWS, rows_per_batch=ROWS // 40, keys=50, out_of_order="20s", event_step_ms=100),
 )
-parsed = readings.apply("parse", parse)
-parsed.apply("summaries", summarise).sink("windows", hg.files.sink(f"{DIRECTORY}/windows"))
-parsed.apply("anomalies", only_anomalies).sink("alerts", hg.files.sink(f"{DIRECTORY}/alerts", format="json"))
+parsed = readings.transform("parse", parse)
+parsed.transform("summaries", summarise).sink("windows", hg.files.sink(f"{DIRECTORY}/windows"))
+parsed.transform("anomalies", only_anomalies).sink("alerts", hg.files.sink(f"{DIRECTORY}/alerts", format="json"))

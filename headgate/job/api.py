@@ -115,22 +115,26 @@ class Stream:
     _draft: "_Draft"
     uid: str
 
-    def apply(
+    def transform(
         self, uid: str, fn: Transform | None = None, *, output_mode: str = "append", new_task: bool = False
     ) -> "Stream":
-        """Send the records through ``fn``, a function from DataFrame to DataFrame, which may keep state.
+        """Send the records through ``fn``, as ``DataFrame.transform`` does; it may keep state.
 
         ``output_mode`` is Spark's, and only matters where there is state. ``new_task`` begins a query of its own.
         """
         where = _caller()
-        _check_uid(where, "apply", uid)
-        _need(where, callable(fn), f"apply({uid!r}, ...) needs a function from DataFrame to DataFrame, not {_seen(fn)}")
+        _check_uid(where, "transform", uid)
+        _need(
+            where,
+            callable(fn),
+            f"transform({uid!r}, ...) needs a function from DataFrame to DataFrame, not {_seen(fn)}",
+        )
         _need(
             where,
             output_mode in OUTPUT_MODES,
             f"output_mode={_seen(output_mode)}: choose one of {', '.join(map(repr, OUTPUT_MODES))}",
         )
-        return self._add(where, uid, Kind.APPLY, fn, output_mode=output_mode, new_task=new_task)
+        return self._add(where, uid, Kind.TRANSFORM, fn, output_mode=output_mode, new_task=new_task)
 
     def process(
         self,

@@ -37,10 +37,10 @@ def build(settings: dict[str, Any]) -> hg.Job:
     given = settings["source"]
     rows = job.source("in", hg.kafka.source(**given) if "topic" in given else hg.generator.source(**given))
     if "gate" in settings:
-        rows = rows.apply("gate", lambda frame: frame.mapInArrow(_held_at(settings["gate"]), "value string"))
+        rows = rows.transform("gate", lambda frame: frame.mapInArrow(_held_at(settings["gate"]), "value string"))
     for name, each in settings["sinks"].items():
         options = {key: value for key, value in each.items() if key not in ("kind", "columns")}
-        rows.apply(f"as-{name}", _selected(each["columns"])).sink(name, SINKS[each["kind"]](**options))
+        rows.transform(f"as-{name}", _selected(each["columns"])).sink(name, SINKS[each["kind"]](**options))
     return job
 
 

@@ -24,7 +24,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
         spark_conf={"spark.sql.shuffle.partitions": "2"},
     )
     rows = job.source("in", hg.generator.source(rows=ROWS, rows_per_batch=100, keys=KEYS))
-    rows.apply("totals", _totals, output_mode="update").sink(
+    rows.transform("totals", _totals, output_mode="update").sink(
         "out", hg.postgres.sink(settings["dsn"], table="totals", mode="upsert", key=["key"])
     )
     return job

@@ -35,10 +35,10 @@ def build(settings: dict[str, Any]) -> hg.Job:
     source = hg.generator.source(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
     numbers = job.source("numbers", source)
     ways = [WAYS[name] for name in settings["ways"]]
-    totals = numbers.apply("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers
+    totals = numbers.transform("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers
     for way in ways:
         rows = totals if way.totals else numbers
-        rows.apply(f"as-{way.name}", _selected(way.columns)).sink(way.name, way.sink(settings))
+        rows.transform(f"as-{way.name}", _selected(way.columns)).sink(way.name, way.sink(settings))
     return job
 
 

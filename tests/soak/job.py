@@ -31,8 +31,8 @@ def build(settings: dict[str, Any]) -> hg.Job:
         master="local[2]",
     )
     rows = job.source("numbers", hg.generator.source(rows_per_second=ROWS_PER_SECOND, keys=100))
-    rows.apply("windows", _windows).sink("windows-out", hg.files.sink(f"{directory}/windows"))
-    single = rows.apply("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"))
+    rows.transform("windows", _windows).sink("windows-out", hg.files.sink(f"{directory}/windows"))
+    single = rows.transform("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"))
     single.sink("single-out", hg.files.sink(f"{directory}/single"))
     return job
 

@@ -59,7 +59,9 @@ def build(place: Path, *, dies: bool) -> hg.Job:
         spark_conf={"spark.sql.shuffle.partitions": "2"},
     )
     numbers = job.source("numbers", hg.generator.source(rows=ROWS, rows_per_batch=ROWS // 5, keys=5))
-    numbers.apply("plain", lambda rows: rows.select("n")).sink("ledger", Ledger(str(place / "ledger.db"), dies=dies))
+    numbers.transform("plain", lambda rows: rows.select("n")).sink(
+        "ledger", Ledger(str(place / "ledger.db"), dies=dies)
+    )
     return job
 
 

@@ -34,6 +34,7 @@ GONE = (
     "log_directory",
     "mariadb.xa(",
     "postgres.upsert",
+    "Kind.APPLY",
     "max_concurrent",
     "core.sweeping",
     "net=False",

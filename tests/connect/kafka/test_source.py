@@ -242,7 +242,7 @@ def job(directory: Path, made: KafkaSource) -> hg.Job:
         restart=hg.restart.fixed_delay(delay="100ms", attempts=50),
     )
     rows = described.source("orders", made)
-    rows = rows.apply("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
+    rows = rows.transform("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
     rows.sink("out", hg.files.sink(f"{directory}/out"))
     return described
 
