@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headgate import console, files, generator, restart, state
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
+    from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
     from headgate.job.api import Job, Stream
+    from headgate.job.keyed import KeyedState, ListState, MapState, ValueState
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
     from headgate.run.start import Options, Result, run_job
     from headgate.sink.api import (
+        Abandoned,
         Attempt,
         DeadRuns,
         Guarantee,
@@ -34,16 +37,22 @@ if TYPE_CHECKING:
     from headgate.source.api import Source
 
 __all__ = [
+    "Abandoned",
     "Attempt",
+    "CheckpointId",
     "Checkpointing",
     "Context",
     "DeadRuns",
     "ExternalError",
     "FencedOff",
+    "Generation",
     "Guarantee",
     "HeadgateError",
     "IdempotentSink",
     "Job",
+    "KeyedState",
+    "ListState",
+    "MapState",
     "Options",
     "Processor",
     "Result",
@@ -55,6 +64,7 @@ __all__ = [
     "TwoPhaseSink",
     "Unpublished",
     "UserError",
+    "ValueState",
     "WriteAheadBatch",
     "WriteAheadSink",
     "__version__",
@@ -77,12 +87,15 @@ __all__ = [
 __version__ = "0.2.0"
 
 _HOMES = {
+    "headgate.core.ids": ("CheckpointId", "Generation"),
     "headgate.errors": ("ExternalError", "FencedOff", "HeadgateError", "UserError"),
     "headgate.job.api": ("Job", "Stream"),
+    "headgate.job.keyed": ("KeyedState", "ListState", "MapState", "ValueState"),
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),
     "headgate.run.start": ("Options", "Result", "run_job"),
     "headgate.sink.api": (
+        "Abandoned",
         "Attempt",
         "DeadRuns",
         "Guarantee",

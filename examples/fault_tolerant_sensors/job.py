@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, Row, functions as F  # noqa: N812 - Spark's custom
 
 import headgate as hg
-from headgate.job.keyed import State
 
 # What differs from one place to another comes from the environment.
 SERVERS = os.environ.get("KAFKA_SERVERS", "localhost:9092")
@@ -37,7 +36,7 @@ class AnomalyDetector(hg.Processor):
         """A sensor that says nothing for so long is silent."""
         self.silence = silence
 
-    def open(self, state: State) -> None:
+    def open(self, state: hg.KeyedState) -> None:
         """A sensor that is gone for an hour is forgotten."""
         self.last = state.value("last-reading", "struct<seq: bigint, value: double>", ttl="1h")
         self.timer = state.value("timer", "bigint", ttl="1h")
@@ -50,11 +49,11 @@ class AnomalyDetector(hg.Processor):
             if before is not None and abs(reading.value - before.value) > JUMP:
                 yield Row(sensor=sensor, kind="jump", seq=reading.seq, value=reading.value, before=before.value)
             before = reading
-        self.last.set((readings[-1].seq, readings[-1].value))
+        self.last.update((readings[-1].seq, readings[-1].value))
         waiting = self.timer.get()
         if waiting is not None:
             context.cancel_timer(waiting)
-        self.timer.set(context.timer_after(self.silence))
+        self.timer.update(context.timer_after(self.silence))
 
     def on_timer(self, sensor: str, at_ms: int, context: hg.Context) -> Iterator[Row]:  # noqa: ARG002 - as it is called
         """Nothing came in time. Say so once, with the last that was heard."""

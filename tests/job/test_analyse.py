@@ -12,7 +12,7 @@ from headgate.errors import InvalidJob
 from headgate.job.analyse import LOADED, Analysis, analyse, evaluate
 from headgate.job.api import Job, Stream, Transform
 from headgate.job.check import check
-from headgate.job.keyed import State
+from headgate.job.keyed import KeyedState
 from headgate.job.plan import plan
 from headgate.job.processor import Processor
 from headgate.job.settings import Checkpointing
@@ -210,17 +210,17 @@ class NoColumns(Echo):
 
 
 class NoType(ByClock):
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.value("last", "duble")
 
 
 class NoClock(Echo):
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.map("last", "string", "double", ttl="1h")
 
 
 class Twice(ByClock):
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.value("last", LongType(), ttl="1h")
         self.again = state.list("last", "double")
 

@@ -30,7 +30,7 @@ class Counting(hg.Processor):
         for row in rows:
             seen += 1
             yield Row(n=row.n, key=key, place=seen)
-        self.seen.set(seen)
+        self.seen.update(seen)
 
 
 def build(

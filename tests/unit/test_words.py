@@ -35,6 +35,7 @@ GONE = (
     "mariadb.xa(",
     "postgres.upsert",
     "Kind.APPLY",
+    "state: State",
     "max_concurrent",
     "core.sweeping",
     "net=False",
