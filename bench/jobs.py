@@ -40,7 +40,9 @@ def scratch() -> Iterator[Path]:
 def make_session(packages: Iterable[str] = ()) -> SparkSession:
     """The session that all comparisons of one run share."""
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "4g"}
-    return session.build_session("bench", master="local[2]", conf=conf, state=hg.state.rocksdb(), packages=packages)
+    return session.build_session(
+        "bench", master="local[2]", conf=conf, state=hg.state_backend.rocksdb(), packages=packages
+    )
 
 
 def run(job: hg.Job, spark: SparkSession, on_event: Callable[[Line], None] | None = None) -> list[Line]:

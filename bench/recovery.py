@@ -23,10 +23,10 @@ PLAIN = """
 import json, os, sys, time
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession, functions as F
-from headgate import state
+from headgate import state_backend
 from headgate.task import session
 conf = {"spark.sql.shuffle.partitions": "2"}
-spark = session.build_session("plain", master="local[2]", conf=conf, state=state.rocksdb())
+spark = session.build_session("plain", master="local[2]", conf=conf, state=state_backend.rocksdb())
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10000).load()
 rows = rows.selectExpr("value", "value % 1000 as key", "timestamp_millis(value) as at")
 totals = rows.withWatermark("at", "10 seconds").groupBy("key", F.window("at", "10 minutes")).count()

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate import console, files, generator, restart, state
+    from headgate import console, files, generator, restart, state_backend
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
     from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
@@ -81,7 +81,7 @@ __all__ = [
     "restart",
     "run_job",
     "search",
-    "state",
+    "state_backend",
 ]
 
 __version__ = "0.2.0"
@@ -113,7 +113,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 _MODULES = {
-    **{name: f"headgate.{name}" for name in ("console", "files", "generator", "restart", "state")},
+    **{name: f"headgate.{name}" for name in ("console", "files", "generator", "restart", "state_backend")},
     **{
         name: f"headgate.connect.{name}"
         for name in ("delta", "hbase", "iceberg", "jdbc", "kafka", "mariadb", "postgres", "search")

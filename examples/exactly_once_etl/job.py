@@ -69,7 +69,7 @@ job = hg.Job(
         retain_on_cancellation=True,
     ),
     restart=hg.restart.fixed_delay(delay="10s", attempts=3),
-    state=hg.state.rocksdb(incremental=True),
+    state_backend=hg.state_backend.rocksdb(incremental=True),
     batch_interval=BATCH_INTERVAL,
     spark_conf={"spark.sql.shuffle.partitions": 2, "spark.sql.session.timeZone": "UTC"},
 )

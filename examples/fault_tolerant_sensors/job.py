@@ -82,7 +82,7 @@ job = hg.Job(
     # What fails is tried again after 1 s, 2 s, 4 s, ... up to a minute.
     restart=hg.restart.exponential_delay(initial="1s", maximum="1min", multiplier=2.0),
     # Each batch writes down what it changed, and a checkpoint takes what is new since the last one.
-    state=hg.state.rocksdb(incremental=True),
+    state_backend=hg.state_backend.rocksdb(incremental=True),
     spark_conf={"spark.sql.shuffle.partitions": 2},
 )
 

@@ -48,7 +48,7 @@ job = hg.Job(
     "demo",
     checkpoint=hg.Checkpointing(interval="1s", storage=f"{DIRECTORY}/storage", tolerable_failed_checkpoints=3),
     restart=hg.restart.exponential_delay(initial="500ms", maximum="10s"),
-    state=hg.state.rocksdb(),
+    state_backend=hg.state_backend.rocksdb(),
     spark_conf={"spark.sql.shuffle.partitions": "2"},
 )
 readings = job.source(

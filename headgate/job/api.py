@@ -51,7 +51,7 @@ class Job:
         *,
         checkpoint: Checkpointing,
         restart: Strategy | None = None,
-        state: StateBackend | None = None,
+        state_backend: StateBackend | None = None,
         spark_conf: Mapping[str, str | bool | float] | None = None,
         master: str | None = None,
         batch_interval: Duration | None = None,
@@ -59,9 +59,9 @@ class Job:
         """Describe a job.
 
         ``name``: its state is found by it. ``restart``: what to do after a failure; delays that grow, if nothing is
-        said. ``state``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master`` are for
-        the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data, if
-        nothing is said.
+        said. ``state_backend``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master``
+        are for the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data,
+        if nothing is said.
         """
         where = _caller()
         _check_name(where, "job", name)
@@ -78,16 +78,19 @@ class Job:
         )
         _need(
             where,
-            state is None or isinstance(state, StateBackend),
-            f"state={_seen(state)} is no state backend: make one with headgate.state, as in state.rocksdb()",
+            state_backend is None or isinstance(state_backend, StateBackend),
+            f"state_backend={_seen(state_backend)} is no state backend: make one with headgate.state_backend, as in "
+            "state_backend.rocksdb()",
         )
         self.name = name
         self.checkpoint = checkpoint
         self.restart: Strategy = restart or ExponentialDelay()
-        self.state = state
+        self.state_backend = state_backend
         self.spark_conf: Mapping[str, str] = MappingProxyType(_conf(where, spark_conf or {}))
         with _at(where):
-            refuse_contradiction(self.spark_conf, *((state.name, state.conf) if state is not None else ()))
+            refuse_contradiction(
+                self.spark_conf, *((state_backend.name, state_backend.conf) if state_backend is not None else ())
+            )
             check_scheme(str(checkpoint.storage), self.spark_conf)
         self.master = master
         with _at(where):

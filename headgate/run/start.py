@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headgate import state as backends
+from headgate import state_backend as backends
 from headgate.access import MODES, make_directory
 from headgate.channel.gates import Gates
 from headgate.core.effects import Effect
@@ -155,7 +155,7 @@ def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> 
         master=options.master or job.master,
         conf={**job.spark_conf, **options.conf},
         existing=spark,
-        state=job.state or backends.rocksdb(),
+        state=job.state_backend or backends.rocksdb(),
         packages=dict.fromkeys(package for part in parts for package in part.packages),
     ) as made:
         try:
@@ -220,8 +220,10 @@ def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
             raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.Source")
         if node.kind is Kind.SINK and not isinstance(node.what, TwoPhaseSink):
             raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.TwoPhaseSink")
-        if node.kind is Kind.PROCESS and job.state is not None and job.state.name != "rocksdb":
-            raise InvalidJob(f"{where} needs the state backend rocksdb, not {job.state.name}: Spark has it in no other")
+        if node.kind is Kind.PROCESS and job.state_backend is not None and job.state_backend.name != "rocksdb":
+            raise InvalidJob(
+                f"{where} needs the state backend rocksdb, not {job.state_backend.name}: Spark has it in no other"
+            )
         if isinstance(node.what, Source) and exactly_once and not node.what.replayable:
             raise InvalidJob(
                 f"{where} cannot be read again from an offset, which exactly-once needs: "

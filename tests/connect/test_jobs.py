@@ -17,7 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate import state
+from headgate import state_backend
 from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
@@ -46,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
         "tests",
         master="local[2]",
         conf={"spark.sql.shuffle.partitions": "2"},
-        state=state.rocksdb(),
+        state=state_backend.rocksdb(),
         packages=[CONNECTOR],
     )
     made.sparkContext.setLogLevel("OFF")

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from headgate import console, generator, restart, state
+from headgate import console, generator, restart, state_backend
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
@@ -85,7 +85,12 @@ def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines
 def test_a_job_keeps_what_it_was_given_and_has_defaults_for_the_rest() -> None:
     plain = new_job()
     assert (plain.name, plain.checkpoint, plain.restart) == ("orders", STORAGE, ExponentialDelay())
-    assert (plain.state, plain.master, plain.batch_interval_ms, dict(plain.spark_conf)) == (None, None, None, {})
+    assert (plain.state_backend, plain.master, plain.batch_interval_ms, dict(plain.spark_conf)) == (
+        None,
+        None,
+        None,
+        {},
+    )
     given: dict[str, str | bool | float] = {"spark.cores.max": 4, "spark.eventLog.enabled": True, "spark.x": "y"}
     full = Job(
         "orders",
@@ -110,7 +115,7 @@ def test_headgates_own_sources_sinks_and_backends_have_the_shape_that_a_job_asks
     assert isinstance(generator.source(rows=1), Source)
     assert isinstance(console.sink(), Sink)
     assert not isinstance(console.sink(), Source)
-    assert isinstance(state.rocksdb(), StateBackend)
+    assert isinstance(state_backend.rocksdb(), StateBackend)
 
 
 def unfinished() -> None:
@@ -220,7 +225,10 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         lambda: Job("x", checkpoint=STORAGE, restart=anything("always")),
         "LINE: restart='always' is no strategy: make one",
     ),
-    (lambda: Job("x", checkpoint=STORAGE, state=anything("rocksdb")), "LINE: state='rocksdb' is no state backend"),
+    (
+        lambda: Job("x", checkpoint=STORAGE, state_backend=anything("rocksdb")),
+        "LINE: state_backend='rocksdb' is no state backend",
+    ),
     (lambda: Job("x", checkpoint=STORAGE, batch_interval="x"), "LINE: batch_interval='x' is no duration"),
     (
         lambda: Job("x", checkpoint=STORAGE, spark_conf=anything({"a": None})),

@@ -24,7 +24,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
             storage=f"{settings['directory']}/storage", interval="1s", tolerable_failed_checkpoints=1000, timeout="5min"
         ),
         restart=hg.restart.fixed_delay(delay="200ms"),
-        state=hg.state.rocksdb(),
+        state_backend=hg.state_backend.rocksdb(),
         spark_conf={
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "1g",

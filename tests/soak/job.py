@@ -27,7 +27,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
         "soak",
         checkpoint=hg.Checkpointing(storage=f"{directory}/storage", interval=settings["interval"]),
         restart=hg.restart.none(),
-        state=hg.state.rocksdb(),
+        state_backend=hg.state_backend.rocksdb(),
         master="local[2]",
     )
     rows = job.source("numbers", hg.generator.source(rows_per_second=ROWS_PER_SECOND, keys=100))

@@ -58,7 +58,7 @@ def build(
         name,
         checkpoint=hg.Checkpointing(**settings),
         restart=hg.restart.fixed_delay(delay="200ms"),
-        state=hg.state.rocksdb() if backend == "rocksdb" else hg.state.hashmap(),
+        state_backend=hg.state_backend.rocksdb() if backend == "rocksdb" else hg.state_backend.hashmap(),
         spark_conf={"spark.sql.shuffle.partitions": "2", **(shared or {})},
     )
     source = hg.generator.source(

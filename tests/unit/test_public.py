@@ -53,7 +53,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "restart",
         "run_job",
         "search",
-        "state",
+        "state_backend",
     ]
 
 

@@ -36,6 +36,8 @@ GONE = (
     "postgres.upsert",
     "Kind.APPLY",
     "state: State",
+    "hg.state.",
+    "headgate.state.rocksdb",
     "max_concurrent",
     "core.sweeping",
     "net=False",

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
-from headgate import state
+from headgate import state_backend
 from headgate.connect.kafka import source
 from headgate.connect.kafka.source import CONNECTOR, KafkaSource
 from headgate.errors import ExternalError, InvalidOption, UserError
@@ -38,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
         "tests",
         master="local[2]",
         conf={"spark.sql.shuffle.partitions": "2"},
-        state=state.rocksdb(),
+        state=state_backend.rocksdb(),
         packages=[CONNECTOR],
     )
     made.sparkContext.setLogLevel("OFF")
@@ -221,8 +221,8 @@ def test_a_source_begins_where_it_is_told_and_splits_as_it_is_told(
 
 def test_a_session_without_a_jar_that_is_needed_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidOption, match=r"has no thing: make it with spark\.jars\.packages=org\.example:thing:1"):
-        session.build_session("tests", existing=spark, state=state.rocksdb(), packages=["org.example:thing:1"])
-    assert session.build_session("tests", existing=spark, state=state.rocksdb(), packages=[CONNECTOR]) is spark
+        session.build_session("tests", existing=spark, state=state_backend.rocksdb(), packages=["org.example:thing:1"])
+    assert session.build_session("tests", existing=spark, state=state_backend.rocksdb(), packages=[CONNECTOR]) is spark
 
 
 def test_the_connector_is_in_the_driver_process(spark: SparkSession) -> None:
