@@ -72,7 +72,7 @@ def windows(spark: SparkSession, rows: int = 6_000_000) -> None:
                         checkpoint=hg.Checkpointing(interval="10s", storage=str(where / "storage")),
                         spark_conf={"spark.sql.shuffle.partitions": "2"},
                     )
-                    orders = hg.kafka.source(kafka.servers, topic="orders", max_rows_per_batch=limit)
+                    orders = hg.kafka.source(kafka.servers, topic="orders", max_offsets_per_trigger=limit)
                     out = hg.kafka.sink(
                         kafka.servers,
                         topic=target(),

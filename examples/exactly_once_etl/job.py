@@ -80,7 +80,7 @@ orders = job.source(
         SERVERS,
         topic="orders",
         group="order-processing",  # Told how far each checkpoint has read, for whoever looks.
-        max_rows_per_batch=ROWS_PER_BATCH,
+        max_offsets_per_trigger=ROWS_PER_BATCH,
         bounded=BOUNDED,
     ),
 )

@@ -67,7 +67,7 @@ job = hg.Job(
 )
 
 payments = job.source(
-    "payments", hg.kafka.source(SERVERS, topic="payments", max_rows_per_batch=ROWS_PER_BATCH, bounded=BOUNDED)
+    "payments", hg.kafka.source(SERVERS, topic="payments", max_offsets_per_trigger=ROWS_PER_BATCH, bounded=BOUNDED)
 )
 balances = payments.transform("parse", parse).process("ledger", Ledger(), key="account")
 balances.transform("to-records", to_records).sink(

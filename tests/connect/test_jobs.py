@@ -290,7 +290,7 @@ def test_a_job_from_kafka_says_its_guarantee_and_tells_its_group_and_every_row_a
             "topic": came,
             "group": group,
             "bounded": True,
-            "max_rows_per_batch": 200,
+            "max_offsets_per_trigger": 200,
         },
         "sinks": {
             "out": to_kafka(kafka.servers, topic, ["key", "value"]),

@@ -38,6 +38,8 @@ GONE = (
     "state: State",
     "hg.state.",
     "headgate.state.rocksdb",
+    "max_rows_per_batch",
+    "on_lost",
     "max_concurrent",
     "core.sweeping",
     "net=False",

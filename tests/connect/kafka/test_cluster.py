@@ -219,7 +219,7 @@ def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_o
         "source": {
             "servers": kafka.servers,
             "topic": came,
-            "max_rows_per_batch": 500,
+            "max_offsets_per_trigger": 500,
             "options": {"request.timeout.ms": 10_000, "default.api.timeout.ms": 10_000},
         },
         "sinks": {

@@ -114,10 +114,12 @@ def test_a_topic_that_is_gone_or_made_anew_is_refused_unless_told_otherwise(kafk
     made = source(kafka.servers, topic=topic)
     memory = made.check(None, None)
     kafka.delete_topic(topic)
-    assert f"topic {topic} is gone: begin anew, or say on_lost='ignore'" in refusal(made, offset(topic, 0, 0), memory)
+    assert f"topic {topic} is gone: begin anew, or say fail_on_data_loss=False" in refusal(
+        made, offset(topic, 0, 0), memory
+    )
     kafka.create_topic(topic, partitions=2)
     assert f"topic {topic} was deleted and made anew" in refusal(made, offset(topic, 0, 0), memory)
-    lenient = source(kafka.servers, topic=topic, on_lost="ignore")
+    lenient = source(kafka.servers, topic=topic, fail_on_data_loss=False)
     assert lenient.check(offset(topic, 0, 0), memory) != memory
 
 
@@ -128,7 +130,7 @@ def test_records_that_have_expired_are_refused_with_where_it_now_begins(kafka: K
     made = source(kafka.servers, topic=topic)
     memory = made.check(offset(topic, 6, 0), None)
     assert f"the job stands at 5 of {topic}-0, which now begins at 6" in refusal(made, offset(topic, 5, 0), memory)
-    assert source(kafka.servers, topic=topic, on_lost="ignore").check(offset(topic, 5, 0), memory) == memory
+    assert source(kafka.servers, topic=topic, fail_on_data_loss=False).check(offset(topic, 5, 0), memory) == memory
 
 
 def test_a_partition_that_ends_before_the_job_is_refused(kafka: Kafka, topic: str) -> None:
@@ -205,7 +207,7 @@ def test_only_what_was_committed_is_read_unless_told_otherwise(
         ends(PATIENT_S)
     rows = collected(spark, source(kafka.servers, topic=topic, headers=True), tmp_path / "committed")
     assert [(bytes(row.value), row.headers[0].key) for row in rows] == [(b"yes", "kind")]
-    everything = source(kafka.servers, topic=topic, isolation="read_uncommitted")
+    everything = source(kafka.servers, topic=topic, isolation_level="read_uncommitted")
     rows = collected(spark, everything, tmp_path / "uncommitted")
     assert sorted(bytes(row.value) for row in rows) == [b"no", b"yes"]
 
@@ -214,7 +216,7 @@ def test_a_source_begins_where_it_is_told_and_splits_as_it_is_told(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     write(kafka, topic, range(20))
-    made = source(kafka.servers, topic=topic, starting={1: 8}, min_partitions=4, max_rows_per_batch=5)
+    made = source(kafka.servers, topic=topic, starting_offsets={1: 8}, min_partitions=4, max_offsets_per_trigger=5)
     found = sorted(json.loads(row.value)["n"] for row in collected(spark, made, tmp_path))
     assert found == sorted([*range(0, 20, 2), 17, 19])
 
@@ -296,7 +298,7 @@ def test_a_job_ends_with_a_bounded_source_and_leaves_out_what_came_later(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     write(kafka, topic, range(600))
-    made = source(kafka.servers, topic=topic, bounded=True, max_rows_per_batch=200)
+    made = source(kafka.servers, topic=topic, bounded=True, max_offsets_per_trigger=200)
     ending, _ = run(spark, tmp_path, made, lambda: write(kafka, topic, range(600, 700)), started)
     assert ending == "finished"
     assert numbers(tmp_path) == list(range(600))

@@ -22,20 +22,20 @@ SASL = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.userna
         ({"topic": "a", "pattern": "b"}, "topic and pattern: give one of"),
         ({"topics": "orders"}, "topics='orders' is one text"),
         ({"pattern": "("}, "is no expression"),
-        ({"topic": "a", "isolation": "serializable"}, "choose read_committed or read_uncommitted"),
-        ({"topic": "a", "on_lost": "cry"}, "choose fail or ignore"),
+        ({"topic": "a", "isolation_level": "serializable"}, "choose read_committed or read_uncommitted"),
+        ({"topic": "a", "fail_on_data_loss": "no"}, "fail_on_data_loss='no': write True or False"),
         ({"topic": "a", "on_new_partitions": "cry"}, "choose fail or read"),
-        ({"topic": "a", "max_rows_per_batch": 0}, "max_rows_per_batch=0 is too few"),
+        ({"topic": "a", "max_offsets_per_trigger": 0}, "max_offsets_per_trigger=0 is too few"),
         ({"topic": "a", "min_partitions": "2"}, "min_partitions='2' is no whole number"),
-        ({"topic": "a", "starting": "yesterday"}, "write starting='earliest'"),
-        ({"topic": "a", "starting": datetime(2025, 1, 1)}, "a datetime with a time zone"),  # noqa: DTZ001
-        ({"topic": "a", "starting": {}}, "write starting='earliest'"),
-        ({"topic": "a", "starting": {0: -5}}, "write starting='earliest'"),
-        ({"topic": "a", "starting": {"b": {0: 5}}}, "names topic b, which is not read"),
-        ({"topics": ["a", "b"], "starting": {0: 5}}, "name the topics"),
+        ({"topic": "a", "starting_offsets": "yesterday"}, "write starting_offsets='earliest'"),
+        ({"topic": "a", "starting_offsets": datetime(2025, 1, 1)}, "a datetime with a time zone"),  # noqa: DTZ001
+        ({"topic": "a", "starting_offsets": {}}, "write starting_offsets='earliest'"),
+        ({"topic": "a", "starting_offsets": {0: -5}}, "write starting_offsets='earliest'"),
+        ({"topic": "a", "starting_offsets": {"b": {0: 5}}}, "names topic b, which is not read"),
+        ({"topics": ["a", "b"], "starting_offsets": {0: 5}}, "name the topics"),
         ({"topic": "a", "options": {"bootstrap.servers": "x"}}, "use servers="),
         ({"topic": "a", "options": {"group.id": "x"}}, "use group="),
-        ({"topic": "a", "options": {"isolation.level": "x"}}, "use isolation="),
+        ({"topic": "a", "options": {"isolation.level": "x"}}, "use isolation_level="),
         ({"topic": "a", "options": {"sasl.jaas.config": "x"}}, "write sasl.username and sasl.password"),
         ({"topic": "a", "options": {"ssl.truststore.location": "x"}}, "write ssl.ca.location"),
         ({"topic": "a", "options": {"security.protocol": "x"}}, "security.protocol X is unknown"),
@@ -139,7 +139,7 @@ def test_an_offset_of_something_else_is_refused() -> None:
     ],
 )
 def test_where_it_begins_is_said_as_spark_says_it(starting: Any, options: dict[str, Any]) -> None:
-    assert source("a:1", topic="orders", starting=starting)._begin() == options
+    assert source("a:1", topic="orders", starting_offsets=starting)._begin() == options
 
 
 @pytest.mark.parametrize(
