@@ -54,7 +54,7 @@ def run(job: hg.Job, spark: SparkSession, on_event: Callable[[Line], None] | Non
         if on_event is not None:
             on_event(line)
 
-    result = hg.run_job(job, None, take, spark)
+    result = job.run(None, take, spark)
     if result.ending not in ("finished", "cancelled", "stopped"):
         raise RuntimeError(result.text)
     return lines

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from headgate.job.keyed import KeyedState, ListState, MapState, ValueState
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
-    from headgate.run.start import Options, Result, run_job
+    from headgate.run.client import JobClient
+    from headgate.run.start import Options, Result
     from headgate.sink.api import (
         Abandoned,
         Attempt,
@@ -50,6 +51,7 @@ __all__ = [
     "HeadgateError",
     "IdempotentSink",
     "Job",
+    "JobClient",
     "KeyedState",
     "ListState",
     "MapState",
@@ -79,7 +81,6 @@ __all__ = [
     "mariadb",
     "postgres",
     "restart",
-    "run_job",
     "search",
     "state_backend",
 ]
@@ -93,7 +94,8 @@ _HOMES = {
     "headgate.job.keyed": ("KeyedState", "ListState", "MapState", "ValueState"),
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),
-    "headgate.run.start": ("Options", "Result", "run_job"),
+    "headgate.run.client": ("JobClient",),
+    "headgate.run.start": ("Options", "Result"),
     "headgate.sink.api": (
         "Abandoned",
         "Attempt",

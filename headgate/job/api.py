@@ -1,7 +1,7 @@
 """Jobs and streams: plain calls that make a frozen graph.
 
 One rule: a call either adds one node or is refused, with the line on which the user wrote it. Nothing else happens: no
-session is started, no function is called.
+session is started, no function is called, until the job is run.
 """
 
 import inspect
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headgate.columns import check_columns
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
@@ -26,6 +26,11 @@ from headgate.job.settings import Checkpointing, check_scheme
 from headgate.needs import refuse_contradiction
 from headgate.values import Duration, duration_ms
 
+if TYPE_CHECKING:  # What runs a job is loaded when one is run.
+    from headgate.run.client import JobClient
+    from headgate.run.start import Options, Result
+
+OnEvent = Callable[[dict[str, Any]], None]
 Transform = Callable[[DataFrame], DataFrame]
 Combine = Callable[[DataFrame, DataFrame], DataFrame]
 
@@ -105,6 +110,37 @@ class Job:
         _check_uid(where, "source", uid)
         _check_part(where, source, Source, "source", "headgate.generator.source(...)")
         return self._draft.add(Node(uid, Kind.SOURCE, what=source, where=where))
+
+    def run(
+        self,
+        options: "Options | None" = None,
+        on_event: OnEvent | None = None,
+        spark: SparkSession | None = None,
+    ) -> "Result":
+        """Run the job to its end, and say how that was. Raises a ``HeadgateError`` if it could not begin.
+
+        Of a job that failed, ``Result.failure`` says why. ``on_event`` is called with every event, on a thread of its
+        own; one that does not return holds up nobody. ``spark``: a session to use, which stays; else one that the
+        process has, or one that ends with the job.
+        """
+        from headgate.run import start  # noqa: PLC0415 - describing a job needs nothing of what runs it
+
+        return start.run(self, options, on_event or _unheard, spark)
+
+    def start(
+        self,
+        options: "Options | None" = None,
+        on_event: OnEvent | None = None,
+        spark: SparkSession | None = None,
+    ) -> "JobClient":
+        """Run the job in a thread of this process, as in a notebook, and return at once. Arguments as for ``run``.
+
+        What is returned says what the job does (``status``), waits for its end (``wait``), which raises what it failed
+        of, and ends it (``stop``, ``cancel``). The job ends with the process; the next run goes on.
+        """
+        from headgate.run.client import JobClient  # noqa: PLC0415 - as above
+
+        return JobClient(self, options, on_event or _unheard, spark)
 
     def freeze(self) -> tuple[Node, ...]:
         """Check the job as a whole. From here on it stays as it is. Inputs stand before those who read them."""
@@ -299,6 +335,10 @@ def _at(where: str) -> Iterator[None]:
         yield
     except InvalidOption as error:
         raise InvalidJob(f"{where}: {error}") from error
+
+
+def _unheard(_: dict[str, Any]) -> None:
+    """Nobody listens."""
 
 
 def _caller() -> str:

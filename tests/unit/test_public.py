@@ -22,6 +22,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "HeadgateError",
         "IdempotentSink",
         "Job",
+        "JobClient",
         "KeyedState",
         "ListState",
         "MapState",
@@ -51,7 +52,6 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "mariadb",
         "postgres",
         "restart",
-        "run_job",
         "search",
         "state_backend",
     ]

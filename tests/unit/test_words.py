@@ -40,6 +40,7 @@ GONE = (
     "headgate.state.rocksdb",
     "max_rows_per_batch",
     "on_lost",
+    "run_job",
     "max_concurrent",
     "core.sweeping",
     "net=False",
@@ -54,7 +55,7 @@ READ = ("headgate", "tests", "services", "bench", "examples", "docs", "java")
 SUFFIXES = {".py", ".md", ".txt", ".world", ".java", ".toml"}
 OF_THEIR_TIME = ("docs/decisions/", "docs/reports/")
 """Notes say what was decided when, in the words of then."""
-OF_THE_CHANGE = {f"CHANGELOG.md: {name}" for name in ("lag_max", "log_directory")}
+OF_THE_CHANGE = {f"CHANGELOG.md: {name}" for name in ("lag_max", "log_directory", "run_job")}
 """The changelog says what a name was before, where the new one does not tell."""
 
 

@@ -279,7 +279,7 @@ def run(
             threads.append(threading.Thread(target=safely))
             threads[0].start()
 
-    result = hg.run_job(job(directory, made), None, on_event, spark)
+    result = job(directory, made).run(None, on_event, spark)
     for thread in threads:
         thread.join()
     return result.ending, reasons[-1]
@@ -380,5 +380,5 @@ def _partitions(kafka: Kafka, topic: str) -> int:
 def test_a_job_without_its_broker_ends_before_spark_starts(tmp_path: Path) -> None:
     servers = f"127.0.0.1:{free_port()}"
     with pytest.raises(ExternalError, match=rf"^Kafka at {servers} does not answer"):
-        hg.run_job(job(tmp_path, source(servers, topic="orders")))
+        job(tmp_path, source(servers, topic="orders")).run()
     assert not (tmp_path / "storage").exists()
