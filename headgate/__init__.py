@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate import console, files, generator, restart, state_backend
+    from headgate import audit, console, files, generator, restart, state_backend, testing
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
     from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Unpublished,
     )
     from headgate.sink.idempotent import IdempotentSink
+    from headgate.sink.partitions import Place, Write, write_partitions
     from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
     from headgate.source.api import Source
 
@@ -56,6 +57,7 @@ __all__ = [
     "ListState",
     "MapState",
     "Options",
+    "Place",
     "Processor",
     "Result",
     "SinkContext",
@@ -67,9 +69,11 @@ __all__ = [
     "Unpublished",
     "UserError",
     "ValueState",
+    "Write",
     "WriteAheadBatch",
     "WriteAheadSink",
     "__version__",
+    "audit",
     "console",
     "delta",
     "files",
@@ -83,6 +87,8 @@ __all__ = [
     "restart",
     "search",
     "state_backend",
+    "testing",
+    "write_partitions",
 ]
 
 __version__ = "0.2.0"
@@ -108,6 +114,7 @@ _HOMES = {
         "Unpublished",
     ),
     "headgate.sink.idempotent": ("IdempotentSink",),
+    "headgate.sink.partitions": ("Place", "Write", "write_partitions"),
     "headgate.sink.wal": ("WriteAheadBatch", "WriteAheadSink"),
     "headgate.source.api": ("Source",),
 }
@@ -115,7 +122,10 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 _MODULES = {
-    **{name: f"headgate.{name}" for name in ("console", "files", "generator", "restart", "state_backend")},
+    **{
+        name: f"headgate.{name}"
+        for name in ("audit", "console", "files", "generator", "restart", "state_backend", "testing")
+    },
     **{
         name: f"headgate.connect.{name}"
         for name in ("delta", "hbase", "iceberg", "jdbc", "kafka", "mariadb", "postgres", "search")

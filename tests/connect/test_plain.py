@@ -12,7 +12,7 @@ from headgate.connect.plain import is_here
 from headgate.connect.rest import endpoint, warn_of_login as warn_of_http_login
 from headgate.errors import ExternalError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import context_in
+from headgate.testing import context_in
 
 FAR = "http://nowhere.invalid:9"
 PASSWORD = "hidden"  # noqa: S105 - of nobody

@@ -7,7 +7,7 @@ from pyspark.sql.functions import lit, udf
 from headgate import console
 from headgate.errors import InvalidOption
 from headgate.sink.api import Guarantee, Strangers
-from headgate.sink.contract import CONTEXT, attempt, seal
+from headgate.testing import CONTEXT, attempt, seal
 
 
 def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows(

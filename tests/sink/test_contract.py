@@ -13,10 +13,10 @@ from headgate import files
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage
 from headgate.sink.api import Abandoned, Attempt, Strangers, TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
 from headgate.sink.files import FileSink
 from headgate.sink.handle import SealedTransaction
 from headgate.sink.staging import Staging, discard
+from headgate.testing import Row, TwoPhaseContract
 from tests.sink.readers import read_json_by_writer, read_parquet
 
 

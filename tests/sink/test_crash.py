@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from headgate import files
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import CONTEXT, Row, attempt, compare, rows_of, seal, write
 from headgate.sink.staging import HIDDEN
+from headgate.testing import CONTEXT, Row, attempt, compare, rows_of, seal, write
 from tests.sink.readers import read_json_by_writer, visible_files
 
 STEPS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")

@@ -17,9 +17,9 @@ from headgate import files
 from headgate.core.ids import CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import DeadRuns, SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
 from headgate.sink.files import Format
 from headgate.sink.staging import HIDDEN, Staging
+from headgate.testing import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
 from tests.sink.readers import read_csv, read_parquet, visible_files
 
 HEADER = {"header": True}

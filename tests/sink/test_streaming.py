@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headgate import files
 from headgate.core.ids import Batch, Generation, Run
 from headgate.sink.api import DeadRuns
-from headgate.sink.contract import CONTEXT, attempt, seal
+from headgate.testing import CONTEXT, attempt, seal
 
 KEYS = 4
 ROWS_PER_BATCH = 20

@@ -41,6 +41,8 @@ GONE = (
     "max_rows_per_batch",
     "on_lost",
     "run_job",
+    "sink.contract",
+    "sink.idempotent_contract",
     "max_concurrent",
     "core.sweeping",
     "net=False",
@@ -55,7 +57,7 @@ READ = ("headgate", "tests", "services", "bench", "examples", "docs", "java")
 SUFFIXES = {".py", ".md", ".txt", ".world", ".java", ".toml"}
 OF_THEIR_TIME = ("docs/decisions/", "docs/reports/")
 """Notes say what was decided when, in the words of then."""
-OF_THE_CHANGE = {f"CHANGELOG.md: {name}" for name in ("lag_max", "log_directory", "run_job")}
+OF_THE_CHANGE = {f"CHANGELOG.md: {name}" for name in ("lag_max", "log_directory", "run_job", "sink.contract")}
 """The changelog says what a name was before, where the new one does not tell."""
 
 

@@ -17,7 +17,7 @@ from headgate.connect.kafka.protocol import Client, Outcome
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import attempt, compare, context_in, rows_of, seal, write
 from services.kafka import Kafka
 from services.kafka_cluster import KafkaCluster
 from services.server import wait_until

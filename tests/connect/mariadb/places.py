@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.connect import mariadb as connect
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row
+from headgate.testing import Row
 from services.mariadb import MariaDB
 from services.server import HOST
 

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.connect import mariadb as connect
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
+from headgate.testing import Row, TwoPhaseContract
 from services.mariadb import MariaDB
 from tests.connect.mariadb.places import build, make_table, rows_in, xa
 

@@ -22,7 +22,7 @@ from headgate.connect.mariadb.xid import Owner
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import SINK, attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import SINK, attempt, compare, context_in, rows_of, seal, write
 from services.mariadb import MariaDB
 from services.server import HOST, free_port, wait_until
 from tests.connect.mariadb.places import DATABASE, build, make_table, rows_in, xa

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.connect import mariadb as connect
 from headgate.errors import HeadgateError, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import attempt, context_in, seal
+from headgate.testing import attempt, context_in, seal
 from services.mariadb import MariaDB
 from tests.connect.mariadb.places import DATABASE, build, make_table, xa
 

@@ -11,7 +11,7 @@ from headgate.connect import mariadb as connect
 from headgate.connect.mariadb.address import Address
 from headgate.connect.mariadb.session import connected
 from headgate.errors import InvalidOption
-from headgate.sink.contract import context_in
+from headgate.testing import context_in
 from services.mariadb import MariaDB
 from services.tls import Certificates
 from tests.connect.mariadb.places import build, make_table, xa

@@ -7,8 +7,7 @@ import pytest
 
 from headgate.connect import postgres as connector
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
-from headgate.sink.idempotent_contract import IdempotentContract
+from headgate.testing import IdempotentContract, Row, TwoPhaseContract
 from tests.connect.postgres.databases import TABLE, Database
 
 

@@ -16,8 +16,8 @@ from headgate.connect.postgres.upserting import UpsertSink
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError, FencedOff, InvalidOption
 from headgate.sink.api import Attempt, SinkContext, Strangers
-from headgate.sink.contract import attempt, context_in
 from headgate.sink.partitions import Place
+from headgate.testing import attempt, context_in
 from services.server import wait_until
 from tests.connect.postgres.databases import TABLE, Database
 

@@ -10,7 +10,7 @@ import pytest
 from headgate.connect import postgres as connector
 from headgate.errors import ExternalError, HeadgateError, InvalidOption
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import context_in
+from headgate.testing import context_in
 from services.postgres import Postgres
 from services.server import free_port
 from tests.connect.postgres.databases import TABLE, Database

@@ -8,7 +8,7 @@ from pyspark.sql.functions import col, lit
 
 from headgate.connect import postgres as connector
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.sink.contract import attempt, context_in, seal, write
+from headgate.testing import attempt, context_in, seal, write
 from services.postgres import Postgres
 from tests.connect.postgres.databases import TABLE, Database
 
