@@ -1,8 +1,11 @@
 """A directory of files, through Spark: every row once, whatever happens between two batches."""
 
+import gzip
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,6 +153,52 @@ def test_options_that_cannot_hold_are_refused() -> None:
         files.source("/data", schema="n BIGINT", rows_per_batch=0)
     with pytest.raises(InvalidOption, match="not a local directory"):
         files.source("s3a://bucket/data", schema="n BIGINT")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "LENIENT"}, "mode is 'LENIENT': give one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
+        ({"format": "text", "mode": "PERMISSIVE"}, "mode='PERMISSIVE' is for json and csv, not for text: leave it out"),
+        ({"format": "json", "header": False}, "header=False is for csv, not for json: leave it out"),
+        ({"format": "parquet", "sep": ";"}, "sep=';' is for csv, not for parquet: leave it out"),
+        ({"format": "csv", "header": "yes"}, "header is 'yes': give True or False"),
+        ({"format": "csv", "sep": "::"}, "sep is '::': give one character of ASCII"),
+        ({"format": "csv", "sep": ""}, "sep is '': give one character of ASCII"),
+        ({"format": "csv", "sep": '"'}, "give one character of ASCII"),
+    ],
+)
+def test_how_files_are_written_is_judged_where_it_is_said(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(said)) as error:
+        files.source("/data", schema="n BIGINT", **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_column_for_lines_that_do_not_fit_is_text(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("{}\n", encoding="utf-8")
+    source = files.source(tmp_path, schema="n BIGINT, _corrupt_record BIGINT", mode="PERMISSIVE")
+    with pytest.raises(InvalidOption, match="declare it as STRING"):
+        source.load(spark, None)
+
+
+def test_forgiving_and_compressed_files_are_read_as_spark_reads_them(
+    spark: SparkSession, tmp_path: Path, directory: Path
+) -> None:
+    """With the same options Spark's own reader gives the same rows, but for the order of its files."""
+    lines = [f"{n};name {n}" for n in range(30)]
+    lines[7], lines[20] = "seven;name", "a;b;c"
+    with gzip.open(directory / "a.csv.gz", "wt", encoding="utf-8") as out:
+        out.write("\n".join(lines[:15]) + "\n")
+    (directory / "b.csv").write_text("\n".join(lines[15:]) + "\n", encoding="utf-8")
+    options: dict[str, Any] = {"header": False, "sep": ";", "mode": "DROPMALFORMED"}
+    stream = Stream(spark, tmp_path / "checkpoint")
+    source = files.source(
+        directory, format="csv", schema="n BIGINT, name STRING", rows_per_batch=4, bounded=True, **options
+    )
+    stream.run(source)
+    theirs = spark.read.schema("n BIGINT, name STRING").csv(str(directory), **options).collect()
+    assert sorted(map(tuple, theirs)) == sorted(map(tuple, stream.rows))
+    assert len(theirs) == 28
 
 
 def test_a_source_of_files_says_what_it_is() -> None:
