@@ -1,4 +1,4 @@
-"""What a Kafka source is told, before there is a broker."""
+"""What a Kafka source is told, and the mode of a sink, before there is a broker."""
 
 import pickle
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.connect.kafka import source
+from headgate.connect.kafka import sink, source
 from headgate.connect.kafka.options import checked, for_java, for_librdkafka
 from headgate.connect.kafka.positions import Memory, offsets_of
 from headgate.errors import BadStorage, InvalidOption
@@ -156,3 +156,17 @@ def test_spark_is_told_how_long_to_ask_a_broker_unless_the_user_says(
     options: dict[str, int], patience: dict[str, str]
 ) -> None:
     assert source("a:1", topic="orders", options=options)._patience == patience
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"write_ahead": False}, "write_ahead=False"),
+        ({"max_open": 5}, "max_open=5"),
+        ({"allowed_downtime": "1h"}, "allowed_downtime='1h'"),
+    ],
+)
+def test_an_option_of_another_mode_is_refused_by_the_sink(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{said} is for mode='two-phase', not for mode='staged': leave it out$"):
+        sink("host:9092", topic="out", transactional_id_prefix="out", mode="staged", **options)
+    assert sink("host:9092", topic="out", transactional_id_prefix="out", **options).describe()
