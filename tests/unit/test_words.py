@@ -76,7 +76,12 @@ def test_no_old_name_is_used_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Beginning", "InOneText", "Leash", "Patience", "Portion", "Turn", "Wishes", "lag_max", "retained"]
+    "name",
+    [
+        *("Beginning", "InOneText", "Leash", "Patience", "Portion", "Turn", "Wishes", "lag_max", "retained"),
+        *("log_directory", "console", "generator", "upsert", "xa", "apply", "State", "items", "starting"),
+        *("max_rows_per_batch", "on_lost", "isolation", "run_job", "idempotent_contract"),
+    ],
 )
 def test_the_table_says_what_an_old_name_became(name: str) -> None:
     assert re.search(rf"^\| [^|]*\b{name}\b[^|]*\| [^|]*`\w+", TABLE.read_text(encoding="utf-8"), re.MULTILINE)
