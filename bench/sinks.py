@@ -72,14 +72,14 @@ def windows(spark: SparkSession, rows: int = 6_000_000) -> None:
                         checkpoint=hg.Checkpointing(interval="10s", storage=str(where / "storage")),
                         spark_conf={"spark.sql.shuffle.partitions": "2"},
                     )
-                    orders = hg.kafka.source(kafka.servers, topic="orders", max_rows_per_batch=limit)
+                    orders = hg.kafka.source(kafka.servers, topic="orders", max_offsets_per_trigger=limit)
                     out = hg.kafka.sink(
                         kafka.servers,
                         topic=target(),
                         transactional_id_prefix="bench",
                         **options,  # type: ignore[arg-type]
                     )
-                    job.source("orders", orders).apply("summaries", _summaries).sink("out", out)
+                    job.source("orders", orders).transform("summaries", _summaries).sink("out", out)
                     with closing(_UntilRead(spark, rows, lambda: ask(where / "storage", "etl", "cancel"))) as reading:
                         run(job, spark)
                         return reading.wait()
@@ -252,8 +252,8 @@ def _commits(spark: SparkSession, kafka: Kafka, checkpoints: int, *, write_ahead
             ),
             spark_conf={"spark.sql.shuffle.partitions": "2"},
         )
-        rows = job.source("rows", hg.generator(rows_per_batch=1_000, keys=100))
-        rows.apply("texts", lambda frame: frame.selectExpr("key", "cast(n as string) as value")).sink(
+        rows = job.source("rows", hg.generator.source(rows_per_batch=1_000, keys=100))
+        rows.transform("texts", lambda frame: frame.selectExpr("key", "cast(n as string) as value")).sink(
             "out", hg.kafka.sink(kafka.servers, topic="out", transactional_id_prefix="bench", write_ahead=write_ahead)
         )
 

@@ -10,7 +10,7 @@ from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.run import forgetting
 from headgate.run.control import REQUEST_S, ControlClient, Reply
-from headgate.run.savepoints import delete_at_rest, directory_of
+from headgate.run.savepoints import delete_at_rest, path_of
 from headgate.store.jobstore import JobStore
 
 TimeoutOption = Annotated[
@@ -173,7 +173,7 @@ def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_js
     with found(job, storage) as store:
         reply = ControlClient(store).ask(command, timeout_s=timeout_s, notice=say, **arguments)
         saved = command in SAVING and reply.outcome is Outcome.DONE and reply.checkpoint is not None
-        path = f"{store.uri}/{directory_of(CheckpointId(reply.checkpoint or 0))}" if saved else None
+        path = path_of(store.uri, CheckpointId(reply.checkpoint or 0)) if saved else None
     _told(command, reply, as_json=as_json, path=path)
 
 

@@ -111,7 +111,7 @@ def run(
     with run_log(described.name, verbose=verbose) as log:
         try:
             with watcher(as_json=as_json) as show:
-                result = start.run_job(described, wishes, show)
+                result = start.run(described, wishes, show)
         except KeyboardInterrupt:
             say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
             raise typer.Exit(128 + interruption.number) from None

@@ -146,6 +146,14 @@ class ControlServer:
     ) -> None:
         self.close()
 
+    def status(self) -> Mapping[str, Any]:
+        """The status of the job, for somebody in this process."""
+        return self._state_of()
+
+    def request(self, command: str, *, timeout_s: float = REQUEST_S, **arguments: object) -> Reply:
+        """The same as ``ControlClient.ask``, for somebody in this process."""
+        return self._ask({"command": command, "timeout_s": timeout_s, **arguments}, lambda _: None)
+
     def answer(self, tell: Notify) -> None:
         """What the core tells, to whoever asked. What nobody waits for is let go."""
         if tell.request is None:

@@ -37,6 +37,11 @@ def directory_of(savepoint: CheckpointId) -> str:
     return f"savepoints/{savepoint}"
 
 
+def path_of(uri: str, savepoint: CheckpointId) -> str:
+    """The same with the job's folder: what a user gives to begin there."""
+    return f"{uri}/{directory_of(savepoint)}"
+
+
 def copy_files(store: JobStore, savepoint: CheckpointId, extra: Mapping[str, Any], done: set[str]) -> None:
     """Copy all that a savepoint names, but for what is ``done``, and add to that.
 

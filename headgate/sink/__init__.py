@@ -14,10 +14,9 @@ is sealed for a checkpoint, and shown when that checkpoint is complete.
 ``staging``    where its files wait
 ``placing``    how they are put in place
 ``console``    for trying out: prints each batch
-``contract``   the tests that every exactly-once sink passes; users run them on their own
-``idempotent_contract``  the same for idempotent ones
 
-Not here: when to seal, commit or throw away. The core decides that, and ``run`` calls the hooks.
+Not here: the tests that every sink passes (``headgate.testing``); when to seal, commit or throw away. The core decides
+that, and ``run`` calls the hooks.
 """
 
 from headgate.sink.api import (

@@ -20,15 +20,15 @@ ROW_IN_PARTITION = (1 << 33) - 1
 """The bits of ``monotonically_increasing_id`` that count the rows of one partition."""
 
 
-def console(rows: int = 20) -> TwoPhaseSink:
+def sink(rows: int = 20) -> TwoPhaseSink:
     """Print the number of rows of every batch, and at most ``rows`` of them. At least once; meant for trying out."""
     if rows < 0:
-        raise InvalidOption(f"console: rows must not be negative, got {rows}")
+        raise InvalidOption(f"console.sink: rows must not be negative, got {rows}")
     return ConsoleSink(rows)
 
 
 class ConsoleSink(TwoPhaseSink):
-    """What ``console`` makes."""
+    """What ``console.sink`` makes."""
 
     def __init__(self, rows: int) -> None:
         """Print at most so many rows a batch."""

@@ -78,7 +78,7 @@ whoever reaches Spark's ports without ``spark.authenticate`` can run code in its
 
 
 class StateBackend(Protocol):
-    """Where Spark keeps the state of operators, as ``headgate.state`` makes it."""
+    """Where Spark keeps the state of operators, as ``headgate.state_backend`` makes it."""
 
     @property
     def name(self) -> str:

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructType
 
 from headgate.sink.api import SinkContext, TwoPhaseSink
-from headgate.sink.contract import attempt, context_in, seal, write
 from headgate.sink.staged import StagedSink
+from headgate.testing import attempt, context_in, seal, write
 
 ANSWER_SECONDS = 120.0
 

@@ -151,7 +151,7 @@ def _totals_in_hbase(ground: Ground) -> Counter[int]:
 WAYS = {
     way.name: way
     for way in (
-        Way("files", None, PLAIN, _nothing, lambda it: hg.files(f"{it['directory']}/files"), _files),
+        Way("files", None, PLAIN, _nothing, lambda it: hg.files.sink(f"{it['directory']}/files"), _files),
         Way(
             "kafka-two-phase",
             "kafka",
@@ -197,7 +197,7 @@ WAYS = {
             "mariadb",
             PLAIN,
             _mariadb_table("xa"),
-            lambda it: hg.mariadb.xa(**_mariadb(it), table="xa"),
+            lambda it: hg.mariadb.sink(**_mariadb(it), table="xa", mode="xa"),
             _in_mariadb("xa"),
         ),
         Way(
@@ -205,7 +205,7 @@ WAYS = {
             "postgres",
             PLAIN,
             _postgres_table("upserted", ", PRIMARY KEY (n)"),
-            lambda it: hg.postgres.upsert(it["postgres"], table="upserted", key=["n"]),
+            lambda it: hg.postgres.sink(it["postgres"], table="upserted", mode="upsert", key=["n"]),
             _in_postgres("upserted"),
             ahead=True,
         ),
@@ -251,7 +251,7 @@ WAYS = {
             lambda ground: _nothing(
                 ground.postgres.query("CREATE TABLE totals (block BIGINT PRIMARY KEY, total BIGINT)", DATABASE)
             ),
-            lambda it: hg.postgres.upsert(it["postgres"], table="totals", key=["block"]),
+            lambda it: hg.postgres.sink(it["postgres"], table="totals", mode="upsert", key=["block"]),
             _totals_in_postgres,
             totals=True,
         ),

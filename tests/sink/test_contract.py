@@ -9,19 +9,20 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate import files
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage
 from headgate.sink.api import Abandoned, Attempt, Strangers, TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
-from headgate.sink.files import FileSink, files
+from headgate.sink.files import FileSink
 from headgate.sink.handle import SealedTransaction
 from headgate.sink.staging import Staging, discard
+from headgate.testing import Row, TwoPhaseContract
 from tests.sink.readers import read_json_by_writer, read_parquet
 
 
 class TestParquet(TwoPhaseContract):
     def make_sink(self, place: Path) -> TwoPhaseSink:
-        return files(place)
+        return files.sink(place)
 
     def visible(self, place: Path) -> Sequence[Row]:
         return read_parquet(place)
@@ -29,7 +30,7 @@ class TestParquet(TwoPhaseContract):
 
 class TestPartitionedJson(TwoPhaseContract):
     def make_sink(self, place: Path) -> TwoPhaseSink:
-        return files(place, format="json", partition_by=("writer",))
+        return files.sink(place, format="json", partition_by=("writer",))
 
     def visible(self, place: Path) -> Sequence[Row]:
         return read_json_by_writer(place)

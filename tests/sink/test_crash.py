@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate import files
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import CONTEXT, Row, attempt, compare, rows_of, seal, write
-from headgate.sink.files import files
 from headgate.sink.staging import HIDDEN
+from headgate.testing import CONTEXT, Row, attempt, compare, rows_of, seal, write
 from tests.sink.readers import read_json_by_writer, visible_files
 
 STEPS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
@@ -22,7 +22,7 @@ STEPS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
 
 
 def opened(place: Path) -> TwoPhaseSink:
-    sink = files(place, format="json", partition_by=("writer",))
+    sink = files.sink(place, format="json", partition_by=("writer",))
     sink.open(CONTEXT)
     return sink
 

@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit, struct, udf
 
+from headgate import files
 from headgate.core.ids import CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import DeadRuns, SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
-from headgate.sink.files import Format, files
+from headgate.sink.files import Format
 from headgate.sink.staging import HIDDEN, Staging
+from headgate.testing import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
 from tests.sink.readers import read_csv, read_parquet, visible_files
 
 HEADER = {"header": True}
@@ -47,7 +48,7 @@ def everything(place: Path) -> list[str]:
 def test_a_committed_file_is_named_for_its_sink_generation_and_batch_and_nothing_else_lies_around(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(7))
     sink.commit(seal(sink, 1, attempt(7)))
     found = everything(tmp_path)
@@ -64,7 +65,7 @@ def test_a_committed_file_is_named_for_its_sink_generation_and_batch_and_nothing
 def test_rows_that_wait_are_for_their_owner_alone_and_committed_ones_for_whom_the_umask_says(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink, shared = files(tmp_path / "out"), files(tmp_path / "shared")
+    sink, shared = files.sink(tmp_path / "out"), files.sink(tmp_path / "shared")
     before = os.umask(0o022)
     try:
         sink.open(CONTEXT)
@@ -81,7 +82,7 @@ def test_rows_that_wait_are_for_their_owner_alone_and_committed_ones_for_whom_th
 
 
 def test_spark_and_arrow_see_only_what_is_committed(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path, partition_by=("writer",)))
+    sink = opened(files.sink(tmp_path, partition_by=("writer",)))
     for batch in (0, 1):
         write(sink, spark, attempt(batch))
     sink.commit(seal(sink, 1, attempt(0)))
@@ -91,7 +92,7 @@ def test_spark_and_arrow_see_only_what_is_committed(spark: SparkSession, tmp_pat
 
 
 def test_csv_files_each_have_their_header(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path, format="csv", options=HEADER))
+    sink = opened(files.sink(tmp_path, format="csv", options=HEADER))
     write(sink, spark, attempt(0), partitions=3)
     sink.commit(seal(sink, 1, attempt(0)))
     compare(read_csv(tmp_path), rows_of(attempt(0)))
@@ -116,7 +117,7 @@ def test_where_there_are_no_rows_there_is_no_file(
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
-    sink = opened(files(tmp_path, format=format, options=options, partition_by=partition_by))
+    sink = opened(files.sink(tmp_path, format=format, options=options, partition_by=partition_by))
     frame = spark.range(0, ROWS, 1, 2).select(lit("a\nb").alias("writer"), col("id").alias("number"))
     sink.invoke(attempt(0), frame.where("number < 0"))
     sink.commit(seal(sink, 1, attempt(0)))
@@ -130,7 +131,7 @@ def test_where_there_are_no_rows_there_is_no_file(
 def test_a_file_with_one_row_is_never_taken_for_an_empty_one(
     options: dict[str, Any], spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(files(tmp_path, format="csv", options=options))
+    sink = opened(files.sink(tmp_path, format="csv", options=options))
     sink.invoke(attempt(0), spark.range(0, 1, 1, 1).select(lit("a\nb").alias("text")))
     sink.commit(seal(sink, 1, attempt(0)))
     found = spark.read.csv(str(tmp_path), multiLine=True, header=True, lineSep=options.get("lineSep"))
@@ -146,7 +147,7 @@ def test_a_batch_is_computed_once_and_put_into_the_number_of_files_that_was_aske
         seen.add(1)
         return number
 
-    sink = opened(files(tmp_path, files_per_batch=2))
+    sink = opened(files.sink(tmp_path, files_per_batch=2))
     frame = spark.range(0, 100, 1, 5).select(
         udf(look, "long", useArrow=False)("id").alias("number"), lit("x").alias("writer")
     )
@@ -161,7 +162,7 @@ def test_sinks_whose_names_look_alike_share_a_directory(spark: SparkSession, tmp
     expected = []
     handles = []
     for number, (job, name) in enumerate((("a.b", "c"), ("a", "b.c"), ("a%2Eb", "c"), ("_a/ü=:1", ".c d"))):
-        sink = files(tmp_path)
+        sink = files.sink(tmp_path)
         sink.open(SinkContext(job, SinkId(name)))
         write(sink, spark, attempt(number))
         handles.append((sink, seal(sink, 1, attempt(number))))
@@ -179,7 +180,7 @@ def test_sinks_whose_names_look_alike_share_a_directory(spark: SparkSession, tmp
 
 
 def test_nothing_grows_with_time(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     for batch in range(3):
         for run in (1, 2):
             write(sink, spark, attempt(batch, run=run))
@@ -193,7 +194,7 @@ def test_nothing_grows_with_time(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     for name in ("notes.txt", "g1/notes.txt", "g1/b0-r1-copy"):
         (staging(tmp_path) / name).touch()
@@ -203,17 +204,17 @@ def test_what_is_not_ours_is_left_alone(spark: SparkSession, tmp_path: Path) -> 
 
 def test_the_directory_may_be_moved_between_seal_and_commit(spark: SparkSession, tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    sink = opened(files(before))
+    sink = opened(files.sink(before))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     assert str(tmp_path) not in handle
     before.rename(after)
-    opened(files(f"file://{after}")).recover_and_commit(handle)
+    opened(files.sink(f"file://{after}")).recover_and_commit(handle)
     compare(read_parquet(after), rows_of(attempt(0)))
 
 
 def test_a_reader_may_take_files_away_even_between_a_crash_and_the_repeat(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     for batch in (0, 1):
         write(sink, spark, attempt(batch))
     first, second = seal(sink, 1, attempt(0)), seal(sink, 2, attempt(1))
@@ -227,7 +228,7 @@ def test_a_reader_may_take_files_away_even_between_a_crash_and_the_repeat(spark:
     sink.commit(first)
     compare(read_parquet(tmp_path), rows_of(attempt(1)))
     # The same, cut off after one rename: the reader has that file already, and the other still waits.
-    crashed = opened(files(half))
+    crashed = opened(files.sink(half))
     (staging(half) / "committed.json").write_text('{"version": 1, "generation": 1, "checkpoint": 1}')
     next((staging(half) / "g1" / "b0-r1").glob("part-00000*")).unlink()
     crashed.commit(first)
@@ -237,7 +238,7 @@ def test_a_reader_may_take_files_away_even_between_a_crash_and_the_repeat(spark:
 def test_a_job_that_begins_anew_with_lower_numbers_loses_and_overwrites_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     sink.commit(seal(sink, 5, attempt(0)))
     for checkpoint in (1, 2):
@@ -249,7 +250,7 @@ def test_a_job_that_begins_anew_with_lower_numbers_loses_and_overwrites_nothing(
 
 
 def test_a_mark_from_an_earlier_life_does_not_hide_a_loss(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     (staging(tmp_path) / "committed.json").write_text('{"version": 1, "generation": 3, "checkpoint": 9}')
@@ -265,7 +266,7 @@ def test_a_mark_from_an_earlier_life_does_not_hide_a_loss(spark: SparkSession, t
 def test_a_sealed_file_that_is_neither_staged_nor_committed_is_never_passed_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     lost = next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*"))
@@ -282,7 +283,7 @@ def test_a_sealed_file_that_is_neither_staged_nor_committed_is_never_passed_over
 
 
 def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     victim = next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*"))
@@ -291,7 +292,7 @@ def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: S
     flipped[len(good) // 2] ^= 1
     for bad, what in ((good + b"!", f"has {len(good) + 1} bytes"), (bytes(flipped), "is damaged: its checksum")):
         victim.write_bytes(bad)
-        for committer in (sink, opened(files(tmp_path))):
+        for committer in (sink, opened(files.sink(tmp_path))):
             with pytest.raises(BadStorage, match=f"{re.escape(str(victim))} {what}.*it is not committed; restore it"):
                 committer.recover_and_commit(handle)
         assert visible_files(tmp_path) == []
@@ -302,7 +303,7 @@ def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: S
 
 
 def test_what_an_earlier_version_sealed_without_checksums_is_committed(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     fields = json.loads(seal(sink, 1, attempt(0)))
     del fields["sealed_ms"]
@@ -313,7 +314,7 @@ def test_what_an_earlier_version_sealed_without_checksums_is_committed(spark: Sp
 
 
 def test_output_that_is_gone_before_the_seal_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(files(tmp_path))
+    sink = opened(files.sink(tmp_path))
     write(sink, spark, attempt(0))
     with pytest.raises(BadStorage, match="the output of batch 1 is gone"):
         seal(sink, 1, attempt(0), attempt(1))
@@ -321,7 +322,7 @@ def test_output_that_is_gone_before_the_seal_is_not_sealed(spark: SparkSession, 
 
 def test_a_directory_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     place, away = tmp_path / "place", tmp_path / "away"
-    sink = opened(files(place))
+    sink = opened(files.sink(place))
     write(sink, spark, attempt(0))
     handle = seal(sink, 1, attempt(0))
     place.rename(away)
@@ -357,15 +358,15 @@ HANDLE = {"version": 1, "job": "j", "sink": "s", "generation": 1, "checkpoint": 
 )
 def test_a_handle_that_is_not_ours_is_refused(handle: str, tmp_path: Path) -> None:
     with pytest.raises(BadStorage, match="sealed transaction"):
-        opened(files(tmp_path)).commit(handle)
+        opened(files.sink(tmp_path)).commit(handle)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 2, "generation": 1, "checkpoint": 1}'])
 def test_a_marker_that_cannot_be_read_is_refused_before_anything_runs(text: str, tmp_path: Path) -> None:
-    opened(files(tmp_path))
+    opened(files.sink(tmp_path))
     (staging(tmp_path) / "committed.json").write_text(text)
     with pytest.raises(BadStorage, match=r"committed\.json"):
-        opened(files(tmp_path))
+        opened(files.sink(tmp_path))
 
 
 def test_a_marker_with_one_flipped_bit_is_refused_or_means_the_same(tmp_path: Path) -> None:
@@ -408,7 +409,7 @@ def test_an_option_that_cannot_hold_is_refused_when_the_sink_is_made(
     path: str, options: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(InvalidOption, match=what) as it:
-        files(path, **options)
+        files.sink(path, **options)
     assert "\n" not in str(it.value)
 
 
@@ -424,9 +425,9 @@ def test_a_place_that_cannot_be_written_is_refused_when_the_sink_is_opened(tmp_p
         (spark_sink, "remove _spark_metadata"),
     ):
         with pytest.raises(InvalidOption, match=f"sink sink: .*{what}"):
-            opened(files(path))
+            opened(files.sink(path))
     with pytest.raises(InvalidOption, match="too long"):
-        files(tmp_path).open(SinkContext("j" * 100, SinkId("s" * 100)))
+        files.sink(tmp_path).open(SinkContext("j" * 100, SinkId("s" * 100)))
 
 
 @pytest.mark.parametrize(
@@ -436,13 +437,15 @@ def test_a_place_that_cannot_be_written_is_refused_when_the_sink_is_opened(tmp_p
 def test_what_spark_cannot_write_is_said_in_one_line(
     options: dict[str, Any], what: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(files(tmp_path, **options))
+    sink = opened(files.sink(tmp_path, **options))
     with pytest.raises(InvalidOption, match=what) as it:
         sink.invoke(attempt(0), spark.range(3).select(struct("id").alias("nested")))
     assert "\n" not in str(it.value)
 
 
 def test_a_sink_says_what_it_is(tmp_path: Path) -> None:
-    sink = files(tmp_path, format="json", partition_by=["day", "hour"])
+    sink = files.sink(tmp_path, format="json", partition_by=["day", "hour"])
     assert sink.describe() == f"json files in {tmp_path}, by day, hour"
-    assert files("file:/data/x").describe() == files("file:///data/x").describe() == "parquet files in /data/x"
+    assert (
+        files.sink("file:/data/x").describe() == files.sink("file:///data/x").describe() == "parquet files in /data/x"
+    )

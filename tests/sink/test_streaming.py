@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count, lit, max as greatest, min as least
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headgate import files
 from headgate.core.ids import Batch, Generation, Run
 from headgate.sink.api import DeadRuns
-from headgate.sink.contract import CONTEXT, attempt, seal
-from headgate.sink.files import files
+from headgate.testing import CONTEXT, attempt, seal
 
 KEYS = 4
 ROWS_PER_BATCH = 20
@@ -21,7 +21,7 @@ BATCHES = 4
 
 def test_every_update_of_a_stateful_query_comes_out_once_whatever_fails(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "target"
-    sink = files(place, files_per_batch=1)
+    sink = files.sink(place, files_per_batch=1)
     sink.open(CONTEXT)
     committed: dict[Batch, Run] = {}
     fails = {(1, 1), (2, 2)}

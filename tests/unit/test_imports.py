@@ -20,7 +20,7 @@ SHARED = (
     *("headgate.checksums", "headgate.room", "headgate.values"),
 )
 """What every stage may know."""
-MAY_ALSO = {"task/session.py": ("headgate.state", "headgate.needs")}
+MAY_ALSO = {"task/session.py": ("headgate.state_backend", "headgate.needs")}
 SPARKS_LOGS = {"commits", "offsets"}
 
 

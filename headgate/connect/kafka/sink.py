@@ -62,6 +62,9 @@ def sink(
         )
     if mode not in get_args(Mode):
         raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
+    if mode == "staged":
+        downtime = (allowed_downtime, "4min")
+        _refuse_others(who, write_ahead=(write_ahead, True), max_open=(max_open, 100), allowed_downtime=downtime)
     if not isinstance(write_ahead, bool):
         raise InvalidOption(f"{who}: write_ahead={write_ahead!r}: write True or False")
     if lanes is not None:
@@ -75,3 +78,10 @@ def sink(
     if mode == "staged":
         return StagedKafkaSink(target, lanes=lanes or 2)
     return TwoPhaseKafkaSink(target, downtime_ms=downtime_ms, write_ahead=write_ahead, lanes=lanes, max_open=max_open)
+
+
+def _refuse_others(who: str, **given: tuple[object, object]) -> None:
+    """Options with their defaults, which are of two phases alone: said with another mode they would mean nothing."""
+    for name, (value, default) in given.items():
+        if value != default:
+            raise InvalidOption(f"{who}: {name}={value!r} is for mode='two-phase', not for mode='staged': leave it out")

@@ -32,7 +32,7 @@ OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
 
 
 class XASink(TwoPhaseSink):
-    """What ``mariadb.xa`` makes."""
+    """What ``mariadb.sink(mode="xa")`` makes."""
 
     _owner: Owner | None = None
     _table: Table | None = None

@@ -53,7 +53,7 @@ def check_server(connection: Connection, *, lanes: int | None, who: str) -> None
     if allowed == 0:
         raise InvalidOption(
             f"{who}: the server prepares no transactions: set max_prepared_transactions = 100 in postgresql.conf and "
-            "restart PostgreSQL, or use postgres.upsert"
+            "restart PostgreSQL, or use mode='upsert'"
         )
     if lanes is not None and allowed < lanes:
         raise InvalidOption(

@@ -20,8 +20,8 @@ from headgate.connect import delta
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, InvalidOption, UserError
 from headgate.sink.api import Strangers, TwoPhaseSink
-from headgate.sink.contract import attempt, compare, rows_of, seal
 from headgate.sink.staged import StagedSink
+from headgate.testing import attempt, compare, rows_of, seal
 from tests.connect.delta.test_contract import rows_in
 from tests.connect.tables import commit_at_once, opened, sealed_batch, sealed_by_hand, staged_files
 

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 from headgate.connect import hbase as connector
 from headgate.errors import InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import CONTEXT, Row, attempt, context_in
-from headgate.sink.idempotent_contract import IdempotentContract
+from headgate.testing import CONTEXT, IdempotentContract, Row, attempt, context_in
 from services.hbase import HBase
 
 GOOD: dict[str, Any] = {"url": "https://host:8080", "table": "ns:orders", "row_key": "number", "family": "f"}

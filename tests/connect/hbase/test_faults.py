@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 
 from headgate.connect import hbase as connector
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.sink.contract import CONTEXT, attempt
+from headgate.testing import CONTEXT, attempt
 from services.hbase import HBase
 from services.server import HOST, free_port
 from tests.connect.proxy import Proxy, Trouble, Troubles

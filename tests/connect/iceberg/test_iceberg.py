@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.connect import iceberg
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import attempt, compare, rows_of, seal
 from headgate.sink.staged import StagedSink
+from headgate.testing import attempt, compare, rows_of, seal
 from tests.connect.iceberg.test_contract import catalog_in, rows_in
 from tests.connect.tables import commit_at_once, opened, sealed_batch, sealed_by_hand, staged_files
 

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract, _killer, attempt, compare, rows_of, seal, write
+from headgate.testing import Row, TwoPhaseContract, attempt, compare, rows_of, seal, write
+from headgate.testing.two_phase import _killer
 from services.postgres import Postgres
 from tests.connect.jdbc.places import build, make_table, rows_in
 

@@ -18,7 +18,7 @@ from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import Batch, Generation, Run
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
 from headgate.sink.api import Attempt, DeadRuns, Strangers, TwoPhaseSink
-from headgate.sink.contract import attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import attempt, compare, context_in, rows_of, seal, write
 from services.mariadb import MariaDB
 from services.server import HOST, ServiceError, free_port
 from tests.connect.jdbc.places import DATABASE, Server, build, make_table, rows_in, stages

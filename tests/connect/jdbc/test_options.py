@@ -10,7 +10,7 @@ from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
 from headgate.sink.api import SinkContext
-from headgate.sink.contract import attempt
+from headgate.testing import attempt
 
 GOOD: dict[str, Any] = {"url": "jdbc:postgresql://db:5432/shop?ssl=true&password=hidden", "table": "public.orders"}
 

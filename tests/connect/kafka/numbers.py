@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from headgate.connect.kafka.target import Target
 from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
 from headgate.sink.api import Attempt
-from headgate.sink.contract import Row
+from headgate.testing import Row
 from services.kafka import Brokers
 from tests.connect.kafka.reading import read
 

@@ -17,7 +17,7 @@ from headgate.connect.kafka.protocol import Client, Outcome
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import attempt, compare, context_in, rows_of, seal, write
 from services.kafka import Kafka
 from services.kafka_cluster import KafkaCluster
 from services.server import wait_until
@@ -219,7 +219,7 @@ def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_o
         "source": {
             "servers": kafka.servers,
             "topic": came,
-            "max_rows_per_batch": 500,
+            "max_offsets_per_trigger": 500,
             "options": {"request.timeout.ms": 10_000, "default.api.timeout.ms": 10_000},
         },
         "sinks": {

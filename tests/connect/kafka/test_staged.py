@@ -17,8 +17,8 @@ from headgate.connect.kafka.target import Target
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import Attempt, SinkContext, TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
 from headgate.sink.staging import Staging
+from headgate.testing import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
 from services.kafka import Brokers, Kafka
 from services.server import wait_until
 from tests.connect.kafka.numbers import as_kafka_rows, topic_of, visible

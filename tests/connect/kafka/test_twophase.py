@@ -17,7 +17,7 @@ from headgate.connect.kafka.writing import Lost
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
 from services.kafka import Brokers, Kafka
 from services.server import free_port, wait_until
 from tests.connect.kafka.numbers import Numbers, numbers, topic_of, visible

@@ -10,7 +10,7 @@ from headgate.connect.kafka.target import Target
 from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
 from headgate.connect.kafka.validate import FRAME_BYTES
 from headgate.errors import UserError
-from headgate.sink.contract import attempt, context_in, seal
+from headgate.testing import attempt, context_in, seal
 from services.kafka import Kafka
 from tests.connect.kafka.numbers import topic_of
 from tests.connect.kafka.reading import read

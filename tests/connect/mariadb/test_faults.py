@@ -22,13 +22,13 @@ from headgate.connect.mariadb.xid import Owner
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import SINK, attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import SINK, attempt, compare, context_in, rows_of, seal, write
 from services.mariadb import MariaDB
 from services.server import HOST, free_port, wait_until
-from tests.connect.mariadb.places import DATABASE, build, make_table, rows_in
+from tests.connect.mariadb.places import DATABASE, build, make_table, rows_in, xa
 
 Make = Callable[..., TwoPhaseSink]
-both = pytest.mark.parametrize("make", [connect.sink, connect.xa])
+both = pytest.mark.parametrize("make", [connect.sink, xa])
 OPEN_SECONDS = 30.0  # ten, and the rest for a busy machine
 
 
@@ -186,7 +186,7 @@ def test_a_row_that_another_has_locked_is_waited_for(
 def test_a_prepared_transaction_that_somebody_rolled_back_is_never_passed_over(
     mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(connect.xa, mariadb, tmp_path)
+    sink = opened(xa, mariadb, tmp_path)
     write(sink, spark, attempt(0), partitions=1)
     handle = seal(sink, 1, attempt(0))
     (name,) = prepared(mariadb, context_in(tmp_path))
@@ -196,14 +196,14 @@ def test_a_prepared_transaction_that_somebody_rolled_back_is_never_passed_over(
 
 
 def test_transactions_of_others_are_left_alone(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> None:
-    sink = opened(connect.xa, mariadb, tmp_path)
+    sink = opened(xa, mariadb, tmp_path)
     with client(mariadb) as other, other.cursor() as cursor:
         table = make_table(mariadb, tmp_path)
         for order in ("START", "END", "PREPARE"):
             cursor.execute(f"XA {order} X'FF00C3', X'80'")
             if order == "START":
                 cursor.execute(f"INSERT INTO {table} VALUES (-1, 'another')")
-    elsewhere = build(connect.xa, mariadb, make_table(mariadb, tmp_path))
+    elsewhere = build(xa, mariadb, make_table(mariadb, tmp_path))
     context = context_in(tmp_path)
     another = SinkContext(context.job, SINK, life=f"not {context.life}", staging=context.staging)
     elsewhere.open(another)
@@ -221,7 +221,7 @@ def test_transactions_of_others_are_left_alone(mariadb: MariaDB, spark: SparkSes
 def test_what_was_committed_leaves_no_transaction_and_no_note_behind(
     mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = opened(connect.xa, mariadb, tmp_path)
+    sink = opened(xa, mariadb, tmp_path)
     write(sink, spark, attempt(0))
     sink.commit(seal(sink, 1, attempt(0)))
     assert prepared(mariadb, context_in(tmp_path)) == []

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.connect import mariadb as connect
 from headgate.errors import HeadgateError, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import attempt, context_in, seal
+from headgate.testing import attempt, context_in, seal
 from services.mariadb import MariaDB
-from tests.connect.mariadb.places import DATABASE, build, make_table
+from tests.connect.mariadb.places import DATABASE, build, make_table, xa
 
 Make = Callable[..., TwoPhaseSink]
 
@@ -67,7 +67,7 @@ def write_all(sink: TwoPhaseSink, place: Path, *batches: DataFrame) -> None:
     sink.commit(seal(sink, 1, *(attempt(number) for number in range(len(batches)))))
 
 
-@pytest.mark.parametrize("make", [connect.sink, connect.xa])
+@pytest.mark.parametrize("make", [connect.sink, xa])
 def test_values_of_all_types_arrive_as_they_were(
     make: Make, server: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_value_that_does_not_fit_is_refused_and_nothing_is_written(
     columns: str, value: str, words: str, server: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
     table = make_table(server, tmp_path, columns)
-    sink = build(connect.xa, server, table)
+    sink = build(xa, server, table)
     with pytest.raises(UserError, match=f"(?i){words}") as refused:
         write_all(sink, tmp_path, spark.range(0, 2, 1, 1).selectExpr(f"{value} AS v"))
     assert "\n" not in str(refused.value)
@@ -148,7 +148,7 @@ def test_with_a_key_the_later_row_takes_the_place_of_the_earlier(
         ("SELECT 1 AS id, 2 AS v, 3 AS V", "same name"),
     ],
 )
-@pytest.mark.parametrize("make", [connect.sink, connect.xa])
+@pytest.mark.parametrize("make", [connect.sink, xa])
 def test_rows_that_cannot_fit_are_refused_before_any_is_written(
     make: Make, rows: str, words: str, mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from headgate.connect.postgres.names import Owner, Part
 from headgate.core.ids import Batch, Generation, Run
 from headgate.errors import BadStorage, ExternalError, UserError
 from headgate.sink.api import Attempt, DeadRuns, Strangers, TwoPhaseSink
-from headgate.sink.contract import attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import attempt, compare, context_in, rows_of, seal, write
 from services.server import wait_until
 from tests.connect.postgres.databases import TABLE, Database
 from tests.connect.postgres.proxy import proxy

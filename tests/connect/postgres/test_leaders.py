@@ -16,8 +16,8 @@ from headgate.connect.postgres.upserting import UpsertSink
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError, FencedOff, InvalidOption
 from headgate.sink.api import Attempt, SinkContext, Strangers
-from headgate.sink.contract import attempt, context_in
 from headgate.sink.partitions import Place
+from headgate.testing import attempt, context_in
 from services.server import wait_until
 from tests.connect.postgres.databases import TABLE, Database
 
@@ -31,7 +31,7 @@ def opened(database: Database, tmp_path: Path) -> Iterator[Open]:
     made: list[UpsertSink] = []
 
     def open_one(context: SinkContext | None = None) -> UpsertSink:
-        sink = cast("UpsertSink", connector.upsert(database.dsn, table=TABLE, key=["number"]))
+        sink = cast("UpsertSink", connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"]))
         sink.open(context or context_in(tmp_path))
         made.append(sink)
         return sink
@@ -140,6 +140,6 @@ def test_a_leader_row_that_is_gone_is_named_and_made_again(opened: Open, databas
 def test_another_table_of_that_name_is_left_alone(database: Database, tmp_path: Path) -> None:
     database.make_table(key=True)
     database.query("CREATE TABLE headgate_leaders (mine text)")
-    sink = connector.upsert(database.dsn, table=TABLE, key=["number"])
+    sink = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"])
     with pytest.raises(InvalidOption, match=r"public\.headgate_leaders is not the table that Headgate makes"):
         sink.open(context_in(tmp_path))

@@ -8,7 +8,7 @@ from pyspark.sql.functions import col, lit
 
 from headgate.connect import postgres as connector
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.sink.contract import attempt, context_in, seal, write
+from headgate.testing import attempt, context_in, seal, write
 from services.postgres import Postgres
 from tests.connect.postgres.databases import TABLE, Database
 
@@ -94,7 +94,7 @@ def test_a_batch_waits_for_room_and_says_what_to_raise(spark: SparkSession, tmp_
 def test_an_upsert_keeps_the_last_row_of_a_key(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.make_table(key=True)
     database.query("INSERT INTO numbers VALUES (1, 'older'), (9, 'untouched')")
-    sink = connector.upsert(database.dsn, table=TABLE, key=["number"], lanes=2)
+    sink = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"], lanes=2)
     sink.open(context_in(tmp_path))
     rows = [(2, "first"), (1, "first"), (2, "last"), (1, "last")]
     sink.invoke(attempt(0), spark.createDataFrame(rows, "number long, writer string").coalesce(1))
@@ -103,7 +103,7 @@ def test_an_upsert_keeps_the_last_row_of_a_key(spark: SparkSession, database: Da
 
 def test_upserts_that_meet_in_the_table_all_arrive(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.make_table(key=True)
-    sink = connector.upsert(database.dsn, table=TABLE, key=["number"])
+    sink = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"])
     sink.open(context_in(tmp_path))
     numbers = spark.range(0, 20_000, 1, 2)
     both = numbers.select((col("id") % 10_000).alias("number"), lit("w").alias("writer"))
@@ -113,7 +113,7 @@ def test_upserts_that_meet_in_the_table_all_arrive(spark: SparkSession, database
 
 def test_a_row_without_its_key_is_refused(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.query(f"CREATE TABLE {TABLE} (number bigint UNIQUE, writer text)")
-    sink = connector.upsert(database.dsn, table=TABLE, key=["number"])
+    sink = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"])
     sink.open(context_in(tmp_path))
     frame = spark.range(3).select(lit(None).cast("long").alias("number"), lit("x").alias("writer"))
     with pytest.raises(UserError, match="a row has no number, which is its key"):

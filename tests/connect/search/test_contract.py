@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 from headgate.connect import search
 from headgate.errors import FencedOff, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import CONTEXT, Row, attempt, context_in
-from headgate.sink.idempotent_contract import IdempotentContract
+from headgate.testing import CONTEXT, IdempotentContract, Row, attempt, context_in
 from services.opensearch import OpenSearch
 
 

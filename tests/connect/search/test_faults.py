@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headgate.connect import search
 from headgate.errors import ExternalError, InvalidOption
-from headgate.sink.contract import CONTEXT, attempt
+from headgate.testing import CONTEXT, attempt
 from services.opensearch import OpenSearch
 from services.server import HOST, free_port
 from services.tls import Certificates

@@ -1,4 +1,4 @@
-"""Where Spark keeps the state of operators: ``headgate.state.rocksdb()`` or ``headgate.state.hashmap()``.
+"""Where Spark keeps the state of operators: ``state_backend.rocksdb()`` or ``state_backend.hashmap()``.
 
 One rule: an option either sets what it says in Spark, or is refused by its name. Nothing is accepted and ignored.
 """

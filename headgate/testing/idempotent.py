@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from headgate.core.ids import Generation, Run
 from headgate.errors import FencedOff
 from headgate.sink.api import DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
-from headgate.sink.contract import Row, attempt, compare, context_in, rows_in, rows_of, seal, write
+from headgate.testing.two_phase import Row, attempt, compare, context_in, rows_in, rows_of, seal, write
 
 
 class IdempotentContract(ABC):
