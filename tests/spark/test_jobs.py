@@ -124,12 +124,12 @@ def test_at_most_once_leaves_the_failed_batch_out_and_doubles_nothing(spark: Spa
 
 def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, tmp_path: Path) -> None:
     on_event, replies = asking(tmp_path, "stop", after(2))
-    job = build("fork", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    job = build("fork", str(tmp_path), rows=ROWS, batches=15, slow_ms=150, interval="200ms")
     result = hg.run_job(job, None, on_event, spark)
     assert result.ending == "stopped"
     assert [reply.outcome.value for reply in replies()] == ["done"]
     assert verdict("fork", tmp_path, ROWS) != {}
-    result, _ = run(spark, "fork", tmp_path, batches=30)
+    result, _ = run(spark, "fork", tmp_path, batches=15)
     assert result.ending == "finished"
     assert verdict("fork", tmp_path, ROWS) == {}
 
@@ -139,7 +139,7 @@ def savepoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     """The directory of a job that was stopped half way, and its savepoint, moved somewhere else."""
     directory = tmp_path_factory.mktemp("stopped")
     on_event, replies = asking(directory, "stop", after(2))
-    job = build("diamond", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", unaligned=True)
+    job = build("diamond", str(directory), rows=ROWS, batches=15, slow_ms=150, interval="200ms", unaligned=True)
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     made = directory / "storage" / "job" / "savepoints" / str(replies()[0].checkpoint)
     moved = tmp_path_factory.mktemp("elsewhere") / "kept"
@@ -155,7 +155,7 @@ def test_a_savepoint_is_restored_twice_and_elsewhere(
     first = sides(before / "out" / "totals")
     for name in ("once", "again"):
         result, lines = run(
-            spark, "diamond", tmp_path / name, batches=30, options=hg.Options(restore_from=str(moved)), unaligned=True
+            spark, "diamond", tmp_path / name, batches=15, options=hg.Options(restore_from=str(moved)), unaligned=True
         )
         assert result.ending == "finished"
         assert next(line for line in lines if line["event"] == "generation")["base"] is not None
@@ -216,7 +216,7 @@ def stopped_windows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     """The directory of a job that counts in windows and was stopped half way. It stays as it is."""
     directory = tmp_path_factory.mktemp("windows")
     on_event, _ = asking(directory, "stop", after(2))
-    job = build("windows", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    job = build("windows", str(directory), rows=ROWS, batches=15, slow_ms=150, interval="200ms")
     assert hg.run_job(job, None, on_event, spark).ending == "stopped"
     return directory
 
@@ -231,7 +231,7 @@ def refusal(spark: SparkSession, shape: str, directory: Path, **settings: Any) -
 
     before = files()
     with pytest.raises(InvalidJob) as error:
-        run(spark, shape, directory, **{"batches": 30, **settings})
+        run(spark, shape, directory, **{"batches": 15, **settings})
     assert files() == before
     return str(error.value)
 
@@ -320,10 +320,10 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
     settings: dict[str, Any] = {
         "num_retained": 10_000,
         "retain_on_cancellation": True,
-        "batches": 60,
+        "batches": 30,
         "interval": "300ms",
     }
-    job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
+    job = build("windows", str(tmp_path), rows=ROWS, slow_ms=150, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
     kept = [(record, extra["files"]) for record, extra in store.read_records() if extra]
@@ -357,12 +357,12 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
     on_event, _ = asking(tmp_path, "cancel", after(4))
     settings: dict[str, Any] = {
         "retain_on_cancellation": True,
-        "batches": 40,
+        "batches": 20,
         "interval": "200ms",
         "working_directory": str(work),
         "unaligned": True,
     }
-    job = build("diamond", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
+    job = build("diamond", str(tmp_path), rows=ROWS, slow_ms=150, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
     own = [work, work / "job", *(work / "job" / name for name in ("tasks", "channels", "staged"))]
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in own} == {path.name: 0o700 for path in own}
@@ -375,8 +375,8 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
 def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: SparkSession, tmp_path: Path) -> None:
     """Spark dies between writing a batch's output and its commit: as if the last commit had never been written."""
     on_event, _ = asking(tmp_path, "cancel", after(4))
-    settings: dict[str, Any] = {"retain_on_cancellation": True, "batches": 40, "interval": "400ms"}
-    job = build("fork", str(tmp_path), rows=ROWS, slow_ms=40, **settings)
+    settings: dict[str, Any] = {"retain_on_cancellation": True, "batches": 20, "interval": "400ms"}
+    job = build("fork", str(tmp_path), rows=ROWS, slow_ms=150, **settings)
     assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
     named = {name for record, extra in store.read_records() for name in extra.get("files", {})}

@@ -25,7 +25,7 @@ def shape(directory: Path, **more: Any) -> dict[str, Any]:
         "shape": "windows",
         "directory": str(directory),
         "rows": 12_000,
-        "batches": 60,
+        "batches": 30,
         "interval": "300ms",
         **more,
     }
