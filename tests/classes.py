@@ -36,11 +36,14 @@ SESSIONS: dict[Path, Callable[[], SparkSession]] = {DRIVER: _as_drivers_have_it,
 
 
 def main() -> int:
+    making: list[subprocess.Popen[bytes]] = []
     for archive in SESSIONS:
         if not archive.exists() or archive.stat().st_mtime < JARS.stat().st_mtime:  # It was made with other jars.
             archive.parent.mkdir(exist_ok=True)
             # A process has one JVM, so each is made in one of its own.
-            subprocess.run([sys.executable, "-m", "tests.classes", str(archive)], check=False)
+            making.append(subprocess.Popen([sys.executable, "-m", "tests.classes", str(archive)]))
+    for process in making:
+        process.wait()
     return 0
 
 

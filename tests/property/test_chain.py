@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from headgate.core import chain, recovery
 from headgate.core.chain import Answer, Chain
@@ -10,6 +10,7 @@ from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId, Generation, LeaderId
 from headgate.core.records import CompletedCheckpoint, Ending, Fence, Record, Void
 from tests.helpers import ALICE, BOB, completed, ids, line, transaction, void
+from tests.tiers import examples
 
 GRAPH = line("a")
 FIRST = Generation(1)
@@ -217,7 +218,7 @@ def play(steps: list[tuple[int, str]]) -> tuple[list[Leader], list[Record]]:
     return leaders, landed
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(STEPS)
 def test_once_a_fence_stands_nobody_from_before_it_publishes(steps: list[tuple[int, str]]) -> None:
     _, landed = play(steps)
@@ -230,7 +231,7 @@ def test_once_a_fence_stands_nobody_from_before_it_publishes(steps: list[tuple[i
     assert all(leads[record.generation] == record.leader for record in landed), "each generation has one leader"
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(STEPS)
 def test_no_number_is_used_by_two_checkpoints(steps: list[tuple[int, str]]) -> None:
     leaders, _ = play(steps)

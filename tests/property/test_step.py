@@ -7,7 +7,7 @@ task or a sink would; the others are what befalls a job: batches, failures, requ
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from headgate.core import effects as o, events as e, invariants
 from headgate.core.errors import ProtocolError
@@ -21,6 +21,7 @@ from headgate.core.state import JobState, Phase
 from headgate.core.timing import next_deadline, unanswered
 from tests.helpers import channel, line, task
 from tests.step_helpers import ME, OTHER, forgotten
+from tests.tiers import examples
 
 DIAMOND = Graph(
     (task("a", source=True), task("b"), task("c", source=True, sinks=("x",)), task("d", sinks=("y",))),
@@ -211,7 +212,7 @@ OTHERS: tuple[Callable[[Rest, int, int], e.Event | None], ...] = (
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(jobs(), happenings)
 def test_nothing_that_can_happen_breaks_the_core(job: JobState, world: list[tuple[int, int, int]]) -> None:
     rest = Rest(job)
@@ -234,7 +235,7 @@ def test_nothing_that_can_happen_breaks_the_core(job: JobState, world: list[tupl
             assert deadline > after.now_ms, "time stands still"
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     jobs(),
     happenings,

@@ -18,6 +18,7 @@ from headgate.task.session import JAR
 from services.processes import family
 from services.server import wait_until
 
+pytestmark = pytest.mark.heavy
 ROOT = Path(__file__).parents[2]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that starts fast and then runs slowly."""

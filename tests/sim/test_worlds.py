@@ -29,6 +29,7 @@ def test_a_kept_world_breaks_no_promise(path: Path) -> None:
     assert runner.run_one(scenario.load(path)).violations == ()
 
 
+@pytest.mark.heavy
 def test_two_hundred_seeds_break_no_promise_and_are_worth_running() -> None:
     summary = runner.run_seeds(range(5_000, 5_200), jobs=1)
     assert [verdict.violations for verdict in summary.failing] == []

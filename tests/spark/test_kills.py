@@ -23,6 +23,11 @@ from tests.spark.reading import outputs, verdict
 ROWS = 20_000
 
 
+def batches(kills: int) -> int:
+    """So many that a job lives until it was killed so often, and has not much left to do then."""
+    return min(80, 20 + 10 * kills)
+
+
 def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
     """Run a job, and kill its process group so often at random moments; then let it finish. Returns the kills."""
     rng = random.Random(seed)
@@ -59,7 +64,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
         "shape": shape,
         "directory": str(tmp_path),
         "rows": ROWS,
-        "batches": 80,
+        "batches": batches(kills),
         "interval": "500ms",
         **settings,
     }
@@ -106,7 +111,7 @@ def test_nothing_is_lost_or_doubled_when_executors_are_killed_again_and_again(tm
         "shape": "fork",
         "directory": str(tmp_path),
         "rows": ROWS,
-        "batches": 60,
+        "batches": batches(kills),
         "interval": "1s",
     }
     rng = random.Random(5)

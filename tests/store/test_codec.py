@@ -3,13 +3,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Record, Transaction, Void
 from headgate.errors import BadStorage
 from headgate.store.codec import Mismatch, decode, decode_value, encode, encode_value, unwrap, wrap
 from tests.helpers import ALICE, completed, fence, line, transaction, void
+from tests.tiers import examples
 
 RECORDS: st.SearchStrategy[Record] = st.one_of(
     st.from_type(CompletedCheckpoint), st.from_type(Void), st.from_type(Fence)
@@ -90,7 +91,7 @@ def test_a_record_with_one_changed_byte_is_refused() -> None:
                 decode(bytes(damaged), WHERE)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(place=st.integers(0, len(encode(CHECKPOINT, EXTRA)) - 1), byte=st.integers(0, 255))
 def test_a_record_with_any_byte_in_any_place_is_refused_or_the_same(place: int, byte: int) -> None:
     data = bytearray(encode(CHECKPOINT, EXTRA))

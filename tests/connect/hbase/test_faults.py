@@ -66,6 +66,7 @@ def test_a_table_that_is_gone_is_said(spark: SparkSession, hbase: HBase) -> None
         sink.invoke(attempt(0), spark.range(1).select("id", F.lit(1).alias("one")))
 
 
+@pytest.mark.heavy
 def test_a_server_that_is_down_is_said_at_open_within_10_s() -> None:
     port = free_port()
     began = time.monotonic()

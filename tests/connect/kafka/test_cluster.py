@@ -3,6 +3,7 @@
 One rule: a broker that is gone costs time and nothing else; whoever follows it completes what it had begun.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -29,6 +30,8 @@ from tests.spark.process import JobProcess
 
 JOB = Path(__file__).parents[1] / "job.py"
 SECONDS = 240.0
+LOOK_S = 0.5
+"""Who reads whole topics again and again takes the processor from the job that is waited for."""
 AWAY = 1
 """How a job ends for which a server is away."""
 IDS = 12
@@ -251,6 +254,7 @@ def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_o
 
     def arrived() -> bool:
         nonlocal job
+        time.sleep(LOOK_S)
         if job.process.poll() == AWAY:  # It could not begin while the brokers count on one that is gone.
             job = start()
         assert job.process.poll() is None, job.tail()

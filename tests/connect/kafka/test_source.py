@@ -85,6 +85,7 @@ def refusal(made: KafkaSource, where: str | None, remembered: str | None) -> str
 # -- before a query starts -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_broker_that_is_away_is_named_within_ten_seconds() -> None:
     servers = f"127.0.0.1:{free_port()}"
     begun = time.monotonic()
@@ -377,6 +378,7 @@ def _partitions(kafka: Kafka, topic: str) -> int:
     return len(kafka.admin().list_topics(topic, timeout=10).topics[topic].partitions)
 
 
+@pytest.mark.heavy
 def test_a_job_without_its_broker_ends_before_spark_starts(tmp_path: Path) -> None:
     servers = f"127.0.0.1:{free_port()}"
     with pytest.raises(ExternalError, match=rf"^Kafka at {servers} does not answer"):

@@ -16,6 +16,8 @@ from services.mariadb import MariaDB
 from services.tls import Certificates
 from tests.connect.mariadb.places import build, make_table, xa
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def certificates() -> Iterator[Certificates]:

@@ -139,6 +139,7 @@ def test_another_table_of_the_markers_name_is_left_alone(database: Database, tmp
     refused(database.sink(), tmp_path, InvalidOption, "headgate_commits is not the table that Headgate makes")
 
 
+@pytest.mark.heavy
 def test_a_server_that_prepares_nothing_or_takes_no_changes_is_named(tmp_path: Path) -> None:
     with Postgres(tmp_path / "server", max_prepared_transactions=0) as server:
         database = Database(server, "postgres")

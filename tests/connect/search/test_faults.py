@@ -92,6 +92,7 @@ def test_a_missing_index_is_refused_at_open(opensearch: OpenSearch) -> None:
         search.sink(opensearch.url, index="missing", id="id").open(CONTEXT)
 
 
+@pytest.mark.heavy
 def test_a_server_that_is_down_is_said_at_open_within_10_s() -> None:
     port = free_port()
     began = time.monotonic()
@@ -100,6 +101,7 @@ def test_a_server_that_is_down_is_said_at_open_within_10_s() -> None:
     assert time.monotonic() - began < 30  # ten, and the rest for a busy machine
 
 
+@pytest.mark.heavy
 def test_a_server_that_says_nothing_is_said_at_open_within_10_s() -> None:
     with socket.create_server((HOST, 0)) as silent:
         port = silent.getsockname()[1]
