@@ -98,6 +98,15 @@ def test_the_layout_does_know_it() -> None:
     assert path_parts(text("layout.py")) == SPARKS_LOGS
 
 
+KAFKAS_WIRE = "headgate.connect.kafka.wire"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("connect/kafka/wire/")])
+def test_only_the_small_client_knows_kafkas_wire(name: str) -> None:
+    known = any(each.startswith(KAFKAS_WIRE) for each in imported(text(name), "headgate.connect.kafka"))
+    assert known == (name == "connect/kafka/protocol.py")
+
+
 def test_every_stage_is_there() -> None:
     assert {name.split("/")[0] for name in FILES if "/" in name} >= {*STAGES, "core", "run"}
 

@@ -4,6 +4,8 @@ One rule: every call may be repeated, in this process or in another, as if it ha
 
 A transaction stays open on the broker when its producer is gone. Whoever knows the transactional id, the producer id
 and the epoch can end it with one request to its coordinator. Nothing here writes or reads records.
+
+This module is all that others see of it; ``wire`` is how it is done.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +14,6 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.connect.kafka import admin_requests, requests
-from headgate.connect.kafka.cluster import Cluster, Unfinished
-from headgate.connect.kafka.connection import Deadline, addresses
 from headgate.connect.kafka.models import (
     Broker,
     CommittedOffset,
@@ -24,17 +23,35 @@ from headgate.connect.kafka.models import (
     Producer,
     Transaction,
 )
-from headgate.connect.kafka.problems import (
+from headgate.connect.kafka.security import security
+from headgate.connect.kafka.wire import requests
+from headgate.connect.kafka.wire.cluster import Cluster, Unfinished
+from headgate.connect.kafka.wire.connection import Deadline, addresses
+from headgate.connect.kafka.wire.problems import (
     FENCED,
     INVALID_TXN_STATE,
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC,
+    KafkaProblem,
     check,
     name_of,
 )
-from headgate.connect.kafka.requests import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
-from headgate.connect.kafka.security import security
+from headgate.connect.kafka.wire.requests import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from headgate.errors import InvalidOption
+
+__all__ = [
+    "Broker",
+    "Client",
+    "CommittedOffset",
+    "Ended",
+    "KafkaProblem",
+    "ListedTransaction",
+    "Metadata",
+    "Outcome",
+    "Partition",
+    "Producer",
+    "Transaction",
+]
 
 TIMEOUT_S = 8.0
 """Below the ten seconds within which a sink says that it cannot be opened."""
@@ -169,7 +186,7 @@ class Client:
         call = requests.list_transactions(states)
 
         def attempt(deadline: Deadline) -> list[ListedTransaction]:
-            brokers, _ = self._cluster.ask_any(admin_requests.metadata([]), deadline)
+            brokers, _ = self._cluster.ask_any(requests.metadata([]), deadline)
             found: dict[str, ListedTransaction] = {}
             for broker in brokers:
                 code, listed = self._cluster.ask((broker.host, broker.port), call, deadline)
@@ -195,7 +212,7 @@ class Client:
         """The brokers, and the partitions of these topics. A topic that is not there is named as missing."""
 
         def attempt(deadline: Deadline) -> Metadata:
-            brokers, answers = self._cluster.ask_any(admin_requests.metadata(topics), deadline)
+            brokers, answers = self._cluster.ask_any(requests.metadata(topics), deadline)
             missing = tuple(answer.name for answer in answers if answer.code == UNKNOWN_TOPIC)
             found = [answer for answer in answers if answer.code != UNKNOWN_TOPIC]
             for answer in found:
@@ -212,7 +229,7 @@ class Client:
         Waits until no transaction is open in which offsets of this group were stored. If not ``stable`` it does not
         wait, and what is found may have been overtaken.
         """
-        call = admin_requests.offset_fetch(group, list(partitions), stable=stable)
+        call = requests.offset_fetch(group, list(partitions), stable=stable)
         doing = f"to read the offsets of group {group}"
 
         def attempt(deadline: Deadline) -> dict[Partition, CommittedOffset]:
@@ -229,7 +246,7 @@ class Client:
             partition: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
             for partition, offset in offsets.items()
         }
-        call = admin_requests.offset_commit(group, stored)
+        call = requests.offset_commit(group, stored)
 
         def attempt(deadline: Deadline) -> None:
             for partition, code in self._cluster.ask_coordinator(group, GROUP_COORDINATOR, call, deadline):
@@ -245,11 +262,11 @@ class Client:
         """
 
         def attempt(deadline: Deadline) -> str | None:
-            brokers, _ = self._cluster.ask_any(admin_requests.metadata([]), deadline)
+            brokers, _ = self._cluster.ask_any(requests.metadata([]), deadline)
             calls = [
                 (
                     (each.host, each.port),
-                    admin_requests.describe_config(admin_requests.BROKER_RESOURCE, str(each.node), name),
+                    requests.describe_config(requests.BROKER_RESOURCE, str(each.node), name),
                 )
                 for each in brokers
             ]
@@ -259,7 +276,7 @@ class Client:
 
     def topic_config(self, topic: str, name: str) -> str | None:
         """A setting of a topic, as ``broker_config``."""
-        call = admin_requests.describe_config(admin_requests.TOPIC_RESOURCE, topic, name)
+        call = requests.describe_config(requests.TOPIC_RESOURCE, topic, name)
         return self._cluster.until_done(lambda deadline: _setting(name, self._cluster.ask_any(call, deadline)))
 
     def _described(self, transactional_ids: Sequence[str], deadline: Deadline) -> dict[str, Transaction]:

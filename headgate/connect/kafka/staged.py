@@ -18,11 +18,10 @@ from pyspark.sql import DataFrame
 from headgate.connect.kafka import rows
 from headgate.connect.kafka.faults import Fenced
 from headgate.connect.kafka.journal import Note, read_note, write_note
-from headgate.connect.kafka.models import Partition
 from headgate.connect.kafka.names import Names
 from headgate.connect.kafka.preflight import check_standing
 from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import Client, Partition
 from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.target import Target, client_options
 from headgate.connect.kafka.validate import refused, validated

@@ -21,10 +21,9 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.connect.kafka import rows
 from headgate.connect.kafka.handle import OpenTransaction, SealedBatches
-from headgate.connect.kafka.models import Producer
 from headgate.connect.kafka.names import Names, Scheme, token
 from headgate.connect.kafka.preflight import check_standing, check_timeout
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import Client, Producer
 from headgate.connect.kafka.slots import Slots
 from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew

@@ -16,10 +16,9 @@ from pyarrow import parquet
 from headgate.checksums import damage, measure
 from headgate.connect.kafka.faults import Fenced
 from headgate.connect.kafka.handle import OpenTransaction
-from headgate.connect.kafka.models import Partition
 from headgate.connect.kafka.names import Slot
 from headgate.connect.kafka.producer import TransactionWriter
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import Client, Partition
 from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.target import Owned, client_options
 from headgate.core.ids import Generation

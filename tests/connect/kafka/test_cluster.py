@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from headgate.connect.kafka.models import Transaction
-from headgate.connect.kafka.protocol import Client, Outcome
+from headgate.connect.kafka.protocol import Client, Outcome, Transaction
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError
 from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink

@@ -12,12 +12,12 @@ import time
 from types import TracebackType
 from typing import Self, TypeVar
 
-from headgate.connect.kafka import requests
-from headgate.connect.kafka.problems import UNSUPPORTED_SASL_MECHANISM, check, name_of
-from headgate.connect.kafka.requests import Call
-from headgate.connect.kafka.scram import Scram, ScramFailure
 from headgate.connect.kafka.security import Sasl, Security
-from headgate.connect.kafka.wire import Malformed, Reader, Writer
+from headgate.connect.kafka.wire import requests
+from headgate.connect.kafka.wire.codec import CLASSIC_STRING, INT16, INT32, NO_TAGS, Malformed, Reader, read_tags
+from headgate.connect.kafka.wire.problems import UNSUPPORTED_SASL_MECHANISM, check, name_of
+from headgate.connect.kafka.wire.requests import Call
+from headgate.connect.kafka.wire.scram import Scram, ScramFailure
 from headgate.errors import ExternalError, InvalidOption, UserError
 
 T = TypeVar("T")
@@ -118,10 +118,10 @@ class Connection:
 
     def call(self, call: Call[T], deadline: Deadline) -> T:
         """Ask, and wait for the answer."""
-        lowest, highest = self._versions.get(call.key, (0, -1))
-        if not lowest <= call.version <= highest:
+        lowest, highest = self._versions.get(call.api.key, (0, -1))
+        if not lowest <= call.api.version <= highest:
             raise UserError(
-                f"Kafka at {self.address} does not understand {call.name} version {call.version}: "
+                f"Kafka at {self.address} does not understand {call.api.name} version {call.api.version}: "
                 "use a broker of Kafka 3.0 or newer"
             )
         answer = self._exchange(call, deadline)
@@ -137,19 +137,19 @@ class Connection:
 
     def _answer_to(self, call: Call[T], deadline: Deadline) -> bytes:
         self._correlation = (self._correlation + 1) % 2**31
-        header = Writer().int16(call.key).int16(call.version).int32(self._correlation).classic_string(CLIENT_ID)
-        if call.flexible:
-            header.tags()
-        request = header.raw(call.body).done()
+        api = call.api
+        header = INT16.write(api.key) + INT16.write(api.version) + INT32.write(self._correlation)
+        header += CLASSIC_STRING.write(CLIENT_ID) + (NO_TAGS if api.flexible else b"")
+        request = header + api.request.write(call.values)
         try:
             self._socket.settimeout(max(deadline.remaining(), 0.001))
-            self._socket.sendall(Writer().int32(len(request)).raw(request).done())
+            self._socket.sendall(INT32.write(len(request)) + request)
             size = self._size(self._received(4, deadline))
             return self._received(size, deadline)
         except TimeoutError as error:
             hint = "" if self._answered else ": is it a broker's port, and is security.protocol right?"
             raise TimedOut(
-                f"Kafka at {self.address} did not answer {call.name} within {deadline.seconds:.3g} s{hint}"
+                f"Kafka at {self.address} did not answer {call.api.name} within {deadline.seconds:.3g} s{hint}"
             ) from error
         except OSError as error:
             # With TLS 1.3 a server looks at the client's certificate after the handshake, and answers with an alert.
@@ -163,16 +163,16 @@ class Connection:
     def _decoded(self, call: Call[T], answer: bytes) -> T:
         try:
             reader = Reader(answer)
-            reader.expect_int32(self._correlation)
-            if call.flexible:
-                reader.tags()
-            decoded = call.read(reader)
+            reader.expect(INT32, self._correlation)
+            if call.api.flexible:
+                read_tags(reader)
+            decoded = call.api.answer.read(reader)
             reader.end()
         except Malformed as error:
             raise UserError(
-                f"{self.address} did not answer {call.name} as Kafka does ({error}): give the port of a broker"
+                f"{self.address} did not answer {call.api.name} as Kafka does ({error}): give the port of a broker"
             ) from error
-        return decoded
+        return call.made(*decoded)
 
     def _size(self, prefix: bytes) -> int:
         if prefix == b"HTTP":
