@@ -11,10 +11,11 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 	sys.exit("headgate needs Python 3.11 or newer; $(PYTHON) is %d.%d (choose with PYTHON=)" % sys.version_info[:2])
 
 # Options of the full run stay here and out of pyproject.toml, so that running one test by hand is plain.
-PYTEST_FLAGS := -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST_FLAGS := $(TWO_AT_ONCE) --durations=40 --durations-min=5 --times build/durations.json --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup services demo example-etl example-sensors example-exercise test prove check bench lock clean
+.PHONY: help setup services demo example-etl example-sensors example-exercise test test-fast prove check bench lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,8 +61,13 @@ check: setup ## Lint, formatting and types
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy --strict --no-error-summary headgate tests services $(wildcard bench examples)
 
-test: check services ## Run check, then every test
-	@$(BIN)/python -m tests.classes
+test-fast: setup ## Run the tests that need no JVM and no server, in a minute or two
+	@$(BIN)/pytest $(TWO_AT_ONCE) -q -m "not heavy" --hypothesis-profile quick
+
+# The archives of classes are made while mypy works, which has one core.
+test: setup services ## Run check, then every test
+	@$(BIN)/python -m tests.classes & \
+	$(MAKE) --no-print-directory check && wait $$!
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
 # The long campaigns, some hours in all; each writes its report. One alone: make prove PROOFS=zombies-totals

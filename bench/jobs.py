@@ -40,7 +40,9 @@ def scratch() -> Iterator[Path]:
 def make_session(packages: Iterable[str] = ()) -> SparkSession:
     """The session that all comparisons of one run share."""
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "4g"}
-    return session.build_session("bench", master="local[2]", conf=conf, state=hg.state.rocksdb(), packages=packages)
+    return session.build_session(
+        "bench", master="local[2]", conf=conf, state=hg.state_backend.rocksdb(), packages=packages
+    )
 
 
 def run(job: hg.Job, spark: SparkSession, on_event: Callable[[Line], None] | None = None) -> list[Line]:
@@ -52,7 +54,7 @@ def run(job: hg.Job, spark: SparkSession, on_event: Callable[[Line], None] | Non
         if on_event is not None:
             on_event(line)
 
-    result = hg.run_job(job, None, take, spark)
+    result = job.run(None, take, spark)
     if result.ending not in ("finished", "cancelled", "stopped"):
         raise RuntimeError(result.text)
     return lines
@@ -86,9 +88,9 @@ def checkpoint_cost(spark: SparkSession, rows: int = 10_000_000) -> None:
                     ),
                     spark_conf={"spark.sql.shuffle.partitions": "2"},
                 )
-                source = hg.generator(rows=rows, rows_per_batch=rows // 20, keys=10_000, event_step_ms=1)
-                totals = job.source("rows", source).apply("totals", _totals)
-                totals.sink("out", hg.files(str(where / "out")))
+                source = hg.generator.source(rows=rows, rows_per_batch=rows // 20, keys=10_000, event_step_ms=1)
+                totals = job.source("rows", source).transform("totals", _totals)
+                totals.sink("out", hg.files.sink(str(where / "out")))
                 run(job, spark)
             return rows
 
@@ -115,12 +117,12 @@ def checkpoint_duration(spark: SparkSession) -> None:
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
             # The first source fills the state and then gives nothing; the second changes 1000 keys in each batch.
-            filling = job.source("filling", hg.generator(rows=keys, rows_per_batch=500_000, keys=keys))
-            changing = job.source("changing", hg.generator(rows_per_batch=1000, keys=1000))
-            counted = filling.union("both", changing).apply(
+            filling = job.source("filling", hg.generator.source(rows=keys, rows_per_batch=500_000, keys=keys))
+            changing = job.source("changing", hg.generator.source(rows_per_batch=1000, keys=1000))
+            counted = filling.union("both", changing).transform(
                 "counts", lambda frame: frame.groupBy("key").agg(F.max("n").alias("n")), output_mode="update"
             )
-            counted.apply("few", lambda frame: frame.where("n < 0")).sink("out", hg.files(str(where / "out")))
+            counted.transform("few", lambda frame: frame.where("n < 0")).sink("out", hg.files.sink(str(where / "out")))
             filled: list[int] = []
 
             def on_event(line: Line) -> None:
@@ -153,9 +155,9 @@ def channel_hop(spark: SparkSession, rows: int = 16_000_000, batches: int = 8) -
         schema = spark.range(1).selectExpr(*columns).schema
         for number in range(batches):
             frame = spark.range(each * number, each * (number + 1), numPartitions=2).selectExpr(*columns)
-            frame.write.parquet(str(segments.attempt(written, Batch(number), Run(1))))
+            frame.write.parquet(str(segments.write_id(written, Batch(number), Run(1))))
             log.commit(Batch(number), Run(1))
-            shutil.copytree(segments.attempt(written, Batch(number), Run(1)), where / "files" / str(number))
+            shutil.copytree(segments.write_id(written, Batch(number), Run(1)), where / "files" / str(number))
         gates = Gates()
         gates.open(Generation(1), channel, TaskId("hop"), Batch(batches - 1))
 
@@ -227,8 +229,8 @@ def overtaking(spark: SparkSession) -> None:
                 ),
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
-            rows = job.source("rows", hg.generator(rows_per_batch=1000, keys=100))
-            rows.apply("slowly", slow, new_task=True).sink("out", hg.files(str(where / "out")))
+            rows = job.source("rows", hg.generator.source(rows_per_batch=1000, keys=100))
+            rows.transform("slowly", slow, new_task=True).sink("out", hg.files.sink(str(where / "out")))
             full: list[int] = []
 
             def on_event(line: Line) -> None:

@@ -23,10 +23,10 @@ PLAIN = """
 import json, os, sys, time
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession, functions as F
-from headgate import state
+from headgate import state_backend
 from headgate.task import session
 conf = {"spark.sql.shuffle.partitions": "2"}
-spark = session.build_session("plain", master="local[2]", conf=conf, state=state.rocksdb())
+spark = session.build_session("plain", master="local[2]", conf=conf, state=state_backend.rocksdb())
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10000).load()
 rows = rows.selectExpr("value", "value % 1000 as key", "timestamp_millis(value) as at")
 totals = rows.withWatermark("at", "10 seconds").groupBy("key", F.window("at", "10 minutes")).count()
@@ -52,8 +52,8 @@ def totals(rows):
 checkpoint = hg.Checkpointing(interval="1s", storage=f"DIRECTORY/storage", tolerable_failed_checkpoints=99)
 job = hg.Job("ours", checkpoint=checkpoint,
              master="local[2]", spark_conf={"spark.sql.shuffle.partitions": "2"})
-rows = job.source("rows", hg.generator(rows_per_batch=10000, keys=1000))
-rows.apply("totals", totals).sink("out", hg.files("DIRECTORY/out"))
+rows = job.source("rows", hg.generator.source(rows_per_batch=10000, keys=1000))
+rows.transform("totals", totals).sink("out", hg.files.sink("DIRECTORY/out"))
 """
 
 
@@ -82,8 +82,8 @@ def task_level(spark: SparkSession) -> None:
                 restart=hg.restart.fixed_delay(delay=f"{DELAY_MS}ms"),
                 spark_conf={"spark.sql.shuffle.partitions": "2"},
             )
-            rows = job.source("rows", hg.generator(rows=120_000, rows_per_batch=1000, keys=100))
-            rows.apply("fails", fail).sink("out", hg.files(str(where / "out")))
+            rows = job.source("rows", hg.generator.source(rows=120_000, rows_per_batch=1000, keys=100))
+            rows.transform("fails", fail).sink("out", hg.files.sink(str(where / "out")))
             lines = run(job, spark)
             failed = next(line for line in lines if line["event"] == "task-failed")
             started = next(line for line in lines if line["event"] == "task-started" and line["at"] > failed["at"])

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 
+import headgate as hg
 from examples.narrator import Narrator
 from examples.play import Example, Finding, Stage
 from examples.topics import steal
-from headgate.errors import HeadgateError
 from services.kafka import Kafka
 from services.server import ServiceError
 
@@ -61,7 +61,7 @@ def _perform(example: Example, rows: int, keep: str, *, theft: bool) -> int:
         code = _play(example, rows, directory, theft=theft)
     except KeyboardInterrupt:
         code = _say("interrupted; all that was started is ended", INTERRUPTED)
-    except (ServiceError, HeadgateError, KafkaException) as error:
+    except (ServiceError, hg.HeadgateError, KafkaException) as error:
         _say(str(error), code)
     finally:
         if kept is None and code in (0, INTERRUPTED):

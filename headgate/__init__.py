@@ -12,56 +12,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate import restart, state
+    from headgate import audit, console, files, generator, restart, state_backend, testing
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
+    from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
     from headgate.job.api import Job, Stream
+    from headgate.job.keyed import KeyedState, ListState, MapState, ValueState
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
-    from headgate.run.start import Options, Result, run_job
+    from headgate.run.client import JobClient
+    from headgate.run.start import Options, Result
     from headgate.sink.api import (
-        Attempt,
-        DeadRuns,
+        AbortScope,
         Guarantee,
         SinkContext,
         StagedFile,
-        Strangers,
         TwoPhaseSink,
-        Unpublished,
+        WriteId,
     )
-    from headgate.sink.console import console
-    from headgate.sink.files import files
     from headgate.sink.idempotent import IdempotentSink
+    from headgate.sink.partitions import Place, Write, write_partitions
     from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
     from headgate.source.api import Source
-    from headgate.source.generator import generator
-    from headgate.source.logdir import log_directory
 
 __all__ = [
-    "Attempt",
+    "AbortScope",
+    "CheckpointId",
     "Checkpointing",
     "Context",
-    "DeadRuns",
     "ExternalError",
     "FencedOff",
+    "Generation",
     "Guarantee",
     "HeadgateError",
     "IdempotentSink",
     "Job",
+    "JobClient",
+    "KeyedState",
+    "ListState",
+    "MapState",
     "Options",
+    "Place",
     "Processor",
     "Result",
     "SinkContext",
     "Source",
     "StagedFile",
-    "Strangers",
     "Stream",
     "TwoPhaseSink",
-    "Unpublished",
     "UserError",
+    "ValueState",
+    "Write",
     "WriteAheadBatch",
     "WriteAheadSink",
+    "WriteId",
     "__version__",
+    "audit",
     "console",
     "delta",
     "files",
@@ -70,46 +76,47 @@ __all__ = [
     "iceberg",
     "jdbc",
     "kafka",
-    "log_directory",
     "mariadb",
     "postgres",
     "restart",
-    "run_job",
     "search",
-    "state",
+    "state_backend",
+    "testing",
+    "write_partitions",
 ]
 
 __version__ = "0.2.0"
 
 _HOMES = {
+    "headgate.core.ids": ("CheckpointId", "Generation"),
     "headgate.errors": ("ExternalError", "FencedOff", "HeadgateError", "UserError"),
     "headgate.job.api": ("Job", "Stream"),
+    "headgate.job.keyed": ("KeyedState", "ListState", "MapState", "ValueState"),
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),
-    "headgate.run.start": ("Options", "Result", "run_job"),
+    "headgate.run.client": ("JobClient",),
+    "headgate.run.start": ("Options", "Result"),
     "headgate.sink.api": (
-        "Attempt",
-        "DeadRuns",
+        "AbortScope",
         "Guarantee",
         "SinkContext",
         "StagedFile",
-        "Strangers",
         "TwoPhaseSink",
-        "Unpublished",
+        "WriteId",
     ),
-    "headgate.sink.console": ("console",),
-    "headgate.sink.files": ("files",),
     "headgate.sink.idempotent": ("IdempotentSink",),
+    "headgate.sink.partitions": ("Place", "Write", "write_partitions"),
     "headgate.sink.wal": ("WriteAheadBatch", "WriteAheadSink"),
     "headgate.source.api": ("Source",),
-    "headgate.source.generator": ("generator",),
-    "headgate.source.logdir": ("log_directory",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 _MODULES = {
-    **{name: f"headgate.{name}" for name in ("restart", "state")},
+    **{
+        name: f"headgate.{name}"
+        for name in ("audit", "console", "files", "generator", "restart", "state_backend", "testing")
+    },
     **{
         name: f"headgate.connect.{name}"
         for name in ("delta", "hbase", "iceberg", "jdbc", "kafka", "mariadb", "postgres", "search")

@@ -36,5 +36,9 @@ def refuse_contradiction(conf: Mapping[str, str], backend: str = "", fixed: Mapp
             raise InvalidOption(f"{given}={value} is for Spark Connect, which Headgate cannot use: leave it out")
         key, must = by_name.get(given.casefold(), (given, value))
         if value.casefold() != must.casefold():
-            why = NEEDED[key][1] if key in NEEDED else f"it is said by state=headgate.state.{backend}(...)"
+            why = (
+                NEEDED[key][1]
+                if key in NEEDED
+                else f"it is said by state_backend=headgate.state_backend.{backend}(...)"
+            )
             raise InvalidOption(f"{given}={value} cannot hold, it is {must}: {why}; leave it out")

@@ -20,13 +20,13 @@ JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def _as_drivers_have_it() -> SparkSession:
-    return build_session("classes", master="local[2]", state=hg.state.rocksdb())
+    return build_session("classes", master="local[2]", state=hg.state_backend.rocksdb())
 
 
 def _as_executors_have_it() -> SparkSession:
     """With nothing but Spark's own jars."""
     builder = SparkSession.builder.master("local[2]").config("spark.log.level", "OFF")
-    conf = {"spark.sql.shuffle.partitions": "2", **hg.state.rocksdb().conf}
+    conf = {"spark.sql.shuffle.partitions": "2", **hg.state_backend.rocksdb().conf}
     for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -36,11 +36,14 @@ SESSIONS: dict[Path, Callable[[], SparkSession]] = {DRIVER: _as_drivers_have_it,
 
 
 def main() -> int:
+    making: list[subprocess.Popen[bytes]] = []
     for archive in SESSIONS:
         if not archive.exists() or archive.stat().st_mtime < JARS.stat().st_mtime:  # It was made with other jars.
             archive.parent.mkdir(exist_ok=True)
             # A process has one JVM, so each is made in one of its own.
-            subprocess.run([sys.executable, "-m", "tests.classes", str(archive)], check=False)
+            making.append(subprocess.Popen([sys.executable, "-m", "tests.classes", str(archive)]))
+    for process in making:
+        process.wait()
     return 0
 
 

@@ -1,21 +1,29 @@
 """``pytest --rewrite`` writes the expected output of the transcripts in ``tests/scenario`` anew.
 
 ``pytest --kills 10`` kills ten times where a test kills again and again; ``make test`` does so twice.
+
+``pytest -m "not heavy"`` runs what needs no JVM and no server (``tests.tiers``), and ``pytest --times FILE`` writes the
+seconds that each test took.
 """
 
+import gc
+import json
 import os
 import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests import jvm
+from tests import jvm, tiers
 
 HERE = Path(__file__).parent
 
 # Every run draws the same examples, so that a red run is red again, here and in CI; and none is timed.
-settings.register_profile("headgate", derandomize=True, deadline=None, database=None, max_examples=150)
+for profile, number in tiers.EXAMPLES.items():
+    settings.register_profile(profile, derandomize=True, deadline=None, database=None, max_examples=number)
 settings.load_profile("headgate")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
@@ -27,6 +35,11 @@ os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headga
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected output of the transcripts anew")
     parser.addoption("--kills", type=int, default=2, help="kills in a test that kills again and again (default: 2)")
+    parser.addoption("--times", type=Path, help="a file for the seconds that each test took, as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "heavy: starts a JVM or a server, or takes long (see tests/tiers.py)")
 
 
 @pytest.fixture
@@ -35,10 +48,63 @@ def kills(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--kills"))
 
 
-LONG = ("kills", "spark", "examples", "connect", "session", "store")
-"""Directories whose files take minutes each. They come first, so that no worker is left with one at the end."""
+LONG = ("kills", "spark", "examples", "connect", "session", "store", "services", "sink", "job", "source", "mutation")
+"""Directories whose files take long. They come first, so that no worker is left with one at the end."""
+
+
+def folder_of(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).parts[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONG)}
-    items.sort(key=lambda item: ranks.get(item.path.relative_to(HERE).parts[0], len(LONG)))
+    items.sort(key=lambda item: ranks.get(folder_of(item), len(LONG)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if tiers.is_heavy(item, folder_of(item)):
+        item.add_marker(pytest.mark.heavy)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if item.get_closest_marker("heavy") is not None:
+        return (yield)
+    with tiers.no_jvm_and_no_server():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    result = yield
+    if (note := tiers.take_note()) is not None:
+        pytest.fail(f"a test that starts a JVM is heavy: mark it so (tests/tiers.py); it started {note}")
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Without looks at what can go: thousands of tests come, and all stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+times: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    times[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what took how long, longest first; in a run of several processes, that which started the others does."""
+    file: Path | None = session.config.getoption("--times")
+    if file is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        file.parent.mkdir(exist_ok=True)
+        longest_first = sorted(times.items(), key=lambda one: -one[1])
+        file.write_text(json.dumps({name: round(seconds, 2) for name, seconds in longest_first}, indent=0) + "\n")

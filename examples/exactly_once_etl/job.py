@@ -69,7 +69,7 @@ job = hg.Job(
         retain_on_cancellation=True,
     ),
     restart=hg.restart.fixed_delay(delay="10s", attempts=3),
-    state=hg.state.rocksdb(incremental=True),
+    state_backend=hg.state_backend.rocksdb(incremental=True),
     batch_interval=BATCH_INTERVAL,
     spark_conf={"spark.sql.shuffle.partitions": 2, "spark.sql.session.timeZone": "UTC"},
 )
@@ -80,11 +80,11 @@ orders = job.source(
         SERVERS,
         topic="orders",
         group="order-processing",  # Told how far each checkpoint has read, for whoever looks.
-        max_rows_per_batch=ROWS_PER_BATCH,
+        max_offsets_per_trigger=ROWS_PER_BATCH,
         bounded=BOUNDED,
     ),
 )
-summaries = orders.apply("parse", parse).apply("user-windows", summarise).apply("to-records", to_records)
+summaries = orders.transform("parse", parse).transform("user-windows", summarise).transform("to-records", to_records)
 summaries.sink(
     "user-summaries",
     hg.kafka.sink(SERVERS, topic="user-summaries", transactional_id_prefix="user-summary-"),

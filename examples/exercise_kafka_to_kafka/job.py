@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, Row, functions as F  # noqa: N812 - Spark's custom
 
 import headgate as hg
-from headgate.job.keyed import State
 
 # What differs from one place to another comes from the environment.
 SERVERS = os.environ.get("KAFKA_SERVERS", "localhost:9092")
@@ -35,7 +34,7 @@ class Ledger(hg.Processor):
 
     output = "account string, seq bigint, cents bigint, balance bigint"
 
-    def open(self, state: State) -> None:
+    def open(self, state: hg.KeyedState) -> None:
         """What an account has."""
         self.balance = state.value("balance", "bigint")
 
@@ -45,7 +44,7 @@ class Ledger(hg.Processor):
         for row in sorted(rows, key=lambda row: row.seq):
             balance += row.cents
             yield Row(account=account, seq=row.seq, cents=row.cents, balance=balance)
-        self.balance.set(balance)
+        self.balance.update(balance)
 
 
 def parse(records: DataFrame) -> DataFrame:
@@ -68,9 +67,9 @@ job = hg.Job(
 )
 
 payments = job.source(
-    "payments", hg.kafka.source(SERVERS, topic="payments", max_rows_per_batch=ROWS_PER_BATCH, bounded=BOUNDED)
+    "payments", hg.kafka.source(SERVERS, topic="payments", max_offsets_per_trigger=ROWS_PER_BATCH, bounded=BOUNDED)
 )
-balances = payments.apply("parse", parse).process("ledger", Ledger(), key="account")
-balances.apply("to-records", to_records).sink(
+balances = payments.transform("parse", parse).process("ledger", Ledger(), key="account")
+balances.transform("to-records", to_records).sink(
     "balances", hg.kafka.sink(SERVERS, topic="balances", transactional_id_prefix="balances-")
 )

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, Row, functions as F  # noqa: N812 - Spark's custom
 
 import headgate as hg
-from headgate.job.keyed import State
 
 # What differs from one place to another comes from the environment.
 SERVERS = os.environ.get("KAFKA_SERVERS", "localhost:9092")
@@ -34,10 +33,10 @@ class AnomalyDetector(hg.Processor):
     time = "processing"
 
     def __init__(self, silence: str) -> None:
-        """A sensor that says nothing for so long is silent."""
+        """A sensor that says nothing for this long is silent."""
         self.silence = silence
 
-    def open(self, state: State) -> None:
+    def open(self, state: hg.KeyedState) -> None:
         """A sensor that is gone for an hour is forgotten."""
         self.last = state.value("last-reading", "struct<seq: bigint, value: double>", ttl="1h")
         self.timer = state.value("timer", "bigint", ttl="1h")
@@ -50,11 +49,11 @@ class AnomalyDetector(hg.Processor):
             if before is not None and abs(reading.value - before.value) > JUMP:
                 yield Row(sensor=sensor, kind="jump", seq=reading.seq, value=reading.value, before=before.value)
             before = reading
-        self.last.set((readings[-1].seq, readings[-1].value))
+        self.last.update((readings[-1].seq, readings[-1].value))
         waiting = self.timer.get()
         if waiting is not None:
             context.cancel_timer(waiting)
-        self.timer.set(context.timer_after(self.silence))
+        self.timer.update(context.timer_after(self.silence))
 
     def on_timer(self, sensor: str, at_ms: int, context: hg.Context) -> Iterator[Row]:  # noqa: ARG002 - as it is called
         """Nothing came in time. Say so once, with the last that was heard."""
@@ -83,13 +82,13 @@ job = hg.Job(
     # What fails is tried again after 1 s, 2 s, 4 s, ... up to a minute.
     restart=hg.restart.exponential_delay(initial="1s", maximum="1min", multiplier=2.0),
     # Each batch writes down what it changed, and a checkpoint takes what is new since the last one.
-    state=hg.state.rocksdb(incremental=True),
+    state_backend=hg.state_backend.rocksdb(incremental=True),
     spark_conf={"spark.sql.shuffle.partitions": 2},
 )
 
 # Every step has its uid, by which its state is found again when the job has changed around it.
 readings = job.source("sensor-source", hg.kafka.source(SERVERS, topic="readings", group="sensor-watch"))
-alerts = readings.apply("parse", parse).process("anomaly-detector", AnomalyDetector(SILENCE), key="sensor")
-alerts.apply("to-records", to_records).sink(
+alerts = readings.transform("parse", parse).process("anomaly-detector", AnomalyDetector(SILENCE), key="sensor")
+alerts.transform("to-records", to_records).sink(
     "alert-sink", hg.kafka.sink(SERVERS, topic="alerts", transactional_id_prefix="alert-")
 )

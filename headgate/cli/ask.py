@@ -10,7 +10,7 @@ from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.run import forgetting
 from headgate.run.control import REQUEST_S, ControlClient, Reply
-from headgate.run.savepoints import delete_at_rest, directory_of
+from headgate.run.savepoints import delete_at_rest, path_of
 from headgate.store.jobstore import JobStore
 
 TimeoutOption = Annotated[
@@ -93,7 +93,7 @@ def stop(
     timeout: TimeoutOption = REQUEST_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a job in good order: take a savepoint, commit all that it sealed, then end. Waits for the end.
+    """Stop a job in good order: take a savepoint, commit all that it pre-committed, then end. Waits for the end.
 
     `headgate run` goes on from the savepoint. If the savepoint fails the job runs on.
 
@@ -120,7 +120,7 @@ def cancel(
     them on cancellation; savepoints, and checkpoints that somebody holds, stay.
 
     A commit that fails is tried until it succeeds; meanwhile it is said what the job waits for. --abandon-commits gives
-    up what a sink owes: those rows may be missing there, and the job's chain and history say which.
+    up what a sink owes: those rows may be missing there, and the job's checkpoint log and history say which.
 
     A job that does not run is cancelled in its storage: nobody takes it over any more, and its checkpoints are kept.
 
@@ -173,7 +173,7 @@ def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_js
     with found(job, storage) as store:
         reply = ControlClient(store).ask(command, timeout_s=timeout_s, notice=say, **arguments)
         saved = command in SAVING and reply.outcome is Outcome.DONE and reply.checkpoint is not None
-        path = f"{store.uri}/{directory_of(CheckpointId(reply.checkpoint or 0))}" if saved else None
+        path = path_of(store.uri, CheckpointId(reply.checkpoint or 0)) if saved else None
     _told(command, reply, as_json=as_json, path=path)
 
 

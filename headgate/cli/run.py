@@ -24,7 +24,7 @@ from headgate.view import text
 from headgate.view.recorder import PROGRESS
 
 PLAIN_EVERY_MS = 5_000
-"""Where no terminal shows it, progress is printed so often."""
+"""Where no terminal shows it, progress is printed this often."""
 SPARK_PROGRESS = "spark.ui.showConsoleProgress"
 """Spark draws a line of its own over ours, unless somebody wants it."""
 DEPOSED = 3
@@ -111,7 +111,7 @@ def run(
     with run_log(described.name, verbose=verbose) as log:
         try:
             with watcher(as_json=as_json) as show:
-                result = start.run_job(described, wishes, show)
+                result = start.run(described, wishes, show)
         except KeyboardInterrupt:
             say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
             raise typer.Exit(128 + interruption.number) from None

@@ -48,12 +48,13 @@ job = hg.Job(
     "demo",
     checkpoint=hg.Checkpointing(interval="1s", storage=f"{DIRECTORY}/storage", tolerable_failed_checkpoints=3),
     restart=hg.restart.exponential_delay(initial="500ms", maximum="10s"),
-    state=hg.state.rocksdb(),
+    state_backend=hg.state_backend.rocksdb(),
     spark_conf={"spark.sql.shuffle.partitions": "2"},
 )
 readings = job.source(
-    "readings", hg.generator(rows=ROWS, rows_per_batch=ROWS // 40, keys=50, out_of_order="20s", event_step_ms=100)
+    "readings",
+    hg.generator.source(rows=ROWS, rows_per_batch=ROWS // 40, keys=50, out_of_order="20s", event_step_ms=100),
 )
-parsed = readings.apply("parse", parse)
-parsed.apply("summaries", summarise).sink("windows", hg.files(f"{DIRECTORY}/windows"))
-parsed.apply("anomalies", only_anomalies).sink("alerts", hg.files(f"{DIRECTORY}/alerts", format="json"))
+parsed = readings.transform("parse", parse)
+parsed.transform("summaries", summarise).sink("windows", hg.files.sink(f"{DIRECTORY}/windows"))
+parsed.transform("anomalies", only_anomalies).sink("alerts", hg.files.sink(f"{DIRECTORY}/alerts", format="json"))

@@ -18,7 +18,7 @@ from headgate.job.parts import Source
 from headgate.job.processor import Processor, rehearse, run_processor
 
 LOADED = -1
-"""The index of a source's own data frame, which is no input."""
+"""The index of a source's own data frame, which is not an input."""
 
 _WATERMARK = "spark.watermarkDelayMs"
 _ALONE = ("FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState")
@@ -58,8 +58,8 @@ def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
         stateful = len(after) > len(before)
         if node.output_mode != "append" and not stateful:
             raise InvalidJob(
-                f"{node.where}: apply {node.uid!r} keeps no state, so output_mode={node.output_mode!r} means nothing: "
-                "leave it out"
+                f"{node.where}: transform {node.uid!r} keeps no state, so output_mode={node.output_mode!r} "
+                "means nothing: leave it out"
             )
         if node.output_mode == "complete" or (on_whole and not stateful):
             whole.add(node.uid)
@@ -137,7 +137,7 @@ def _apply(node: Node, inputs: Sequence[DataFrame]) -> DataFrame:
 def _output(node: Node, inputs: Sequence[DataFrame]) -> object:
     what: Any = node.what
     match node.kind:
-        case Kind.APPLY | Kind.JOIN:
+        case Kind.TRANSFORM | Kind.JOIN:
             return what(*inputs)
         case Kind.PROCESS:
             assert isinstance(what, Processor)

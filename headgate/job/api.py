@@ -1,7 +1,7 @@
 """Jobs and streams: plain calls that make a frozen graph.
 
 One rule: a call either adds one node or is refused, with the line on which the user wrote it. Nothing else happens: no
-session is started, no function is called.
+session is started, no function is called, until the job is run.
 """
 
 import inspect
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headgate.columns import check_columns
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
@@ -26,6 +26,11 @@ from headgate.job.settings import Checkpointing, check_scheme
 from headgate.needs import refuse_contradiction
 from headgate.values import Duration, duration_ms
 
+if TYPE_CHECKING:  # What runs a job is loaded when one is run.
+    from headgate.run.client import JobClient
+    from headgate.run.start import Options, Result
+
+OnEvent = Callable[[dict[str, Any]], None]
 Transform = Callable[[DataFrame], DataFrame]
 Combine = Callable[[DataFrame, DataFrame], DataFrame]
 
@@ -37,7 +42,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name that may stand in any path. A file that begins with a dot or an underscore is hidden from Spark."""
 
 SHOWN_MAX = 60
-"""So many characters of a wrong value are shown."""
+"""How many characters of a wrong value are shown."""
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
@@ -51,7 +56,7 @@ class Job:
         *,
         checkpoint: Checkpointing,
         restart: Strategy | None = None,
-        state: StateBackend | None = None,
+        state_backend: StateBackend | None = None,
         spark_conf: Mapping[str, str | bool | float] | None = None,
         master: str | None = None,
         batch_interval: Duration | None = None,
@@ -59,9 +64,9 @@ class Job:
         """Describe a job.
 
         ``name``: its state is found by it. ``restart``: what to do after a failure; delays that grow, if nothing is
-        said. ``state``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master`` are for
-        the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data, if
-        nothing is said.
+        said. ``state_backend``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master``
+        are for the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data,
+        if nothing is said.
         """
         where = _caller()
         _check_name(where, "job", name)
@@ -74,20 +79,23 @@ class Job:
         _need(
             where,
             restart is None or isinstance(restart, strategies),
-            f"restart={_seen(restart)} is no strategy: make one with headgate.restart, as in restart.fixed_delay()",
+            f"restart={_seen(restart)} is not a strategy: make one with headgate.restart, as in restart.fixed_delay()",
         )
         _need(
             where,
-            state is None or isinstance(state, StateBackend),
-            f"state={_seen(state)} is no state backend: make one with headgate.state, as in state.rocksdb()",
+            state_backend is None or isinstance(state_backend, StateBackend),
+            f"state_backend={_seen(state_backend)} is not a state backend: make one with headgate.state_backend, as in "
+            "state_backend.rocksdb()",
         )
         self.name = name
         self.checkpoint = checkpoint
         self.restart: Strategy = restart or ExponentialDelay()
-        self.state = state
+        self.state_backend = state_backend
         self.spark_conf: Mapping[str, str] = MappingProxyType(_conf(where, spark_conf or {}))
         with _at(where):
-            refuse_contradiction(self.spark_conf, *((state.name, state.conf) if state is not None else ()))
+            refuse_contradiction(
+                self.spark_conf, *((state_backend.name, state_backend.conf) if state_backend is not None else ())
+            )
             check_scheme(str(checkpoint.storage), self.spark_conf)
         self.master = master
         with _at(where):
@@ -100,8 +108,39 @@ class Job:
         """Begin a stream."""
         where = _caller()
         _check_uid(where, "source", uid)
-        _check_part(where, source, Source, "source", "headgate.generator(...)")
+        _check_part(where, source, Source, "source", "headgate.generator.source(...)")
         return self._draft.add(Node(uid, Kind.SOURCE, what=source, where=where))
+
+    def run(
+        self,
+        options: "Options | None" = None,
+        on_event: OnEvent | None = None,
+        spark: SparkSession | None = None,
+    ) -> "Result":
+        """Run the job to its end, and say how that was. Raises a ``HeadgateError`` if it could not begin.
+
+        Of a job that failed, ``Result.failure`` says why. ``on_event`` is called with every event, on a thread of its
+        own; one that does not return holds up nobody. ``spark``: a session to use, which stays; else one that the
+        process has, or one that ends with the job.
+        """
+        from headgate.run import start  # noqa: PLC0415 - describing a job needs nothing of what runs it
+
+        return start.run(self, options, on_event or _unheard, spark)
+
+    def start(
+        self,
+        options: "Options | None" = None,
+        on_event: OnEvent | None = None,
+        spark: SparkSession | None = None,
+    ) -> "JobClient":
+        """Run the job in a thread of this process, as in a notebook, and return at once. Arguments as for ``run``.
+
+        What is returned says what the job does (``status``), waits for its end (``wait``), which raises what it failed
+        of, and ends it (``stop``, ``cancel``). The job ends with the process; the next run goes on.
+        """
+        from headgate.run.client import JobClient  # noqa: PLC0415 - as above
+
+        return JobClient(self, options, on_event or _unheard, spark)
 
     def freeze(self) -> tuple[Node, ...]:
         """Check the job as a whole. From here on it stays as it is. Inputs stand before those who read them."""
@@ -115,22 +154,26 @@ class Stream:
     _draft: "_Draft"
     uid: str
 
-    def apply(
+    def transform(
         self, uid: str, fn: Transform | None = None, *, output_mode: str = "append", new_task: bool = False
     ) -> "Stream":
-        """Send the records through ``fn``, a function from DataFrame to DataFrame, which may keep state.
+        """Send the records through ``fn``, as ``DataFrame.transform`` does; it may keep state.
 
         ``output_mode`` is Spark's, and only matters where there is state. ``new_task`` begins a query of its own.
         """
         where = _caller()
-        _check_uid(where, "apply", uid)
-        _need(where, callable(fn), f"apply({uid!r}, ...) needs a function from DataFrame to DataFrame, not {_seen(fn)}")
+        _check_uid(where, "transform", uid)
+        _need(
+            where,
+            callable(fn),
+            f"transform({uid!r}, ...) needs a function from DataFrame to DataFrame, not {_seen(fn)}",
+        )
         _need(
             where,
             output_mode in OUTPUT_MODES,
             f"output_mode={_seen(output_mode)}: choose one of {', '.join(map(repr, OUTPUT_MODES))}",
         )
-        return self._add(where, uid, Kind.APPLY, fn, output_mode=output_mode, new_task=new_task)
+        return self._add(where, uid, Kind.TRANSFORM, fn, output_mode=output_mode, new_task=new_task)
 
     def process(
         self,
@@ -207,7 +250,7 @@ class Stream:
         """Write the records out."""
         where = _caller()
         _check_uid(where, "sink", uid)
-        _check_part(where, sink, Sink, "sink", "headgate.files(...)")
+        _check_part(where, sink, Sink, "sink", "headgate.files.sink(...)")
         self._add(where, uid, Kind.SINK, sink)
 
     def _add(
@@ -292,6 +335,10 @@ def _at(where: str) -> Iterator[None]:
         yield
     except InvalidOption as error:
         raise InvalidJob(f"{where}: {error}") from error
+
+
+def _unheard(_: dict[str, Any]) -> None:
+    """Nobody listens."""
 
 
 def _caller() -> str:

@@ -3,9 +3,11 @@
 One rule: what comes out is what went in. Spark hands a timestamp back without its zone, in the local time of the
 worker, while the rows of a batch carry one; here every timestamp has its zone, so the two can be compared. (The hour
 that a zone has twice in autumn cannot be told apart: let workers run in UTC.)
+
+Names are Spark's own, in Python's spelling; values are plain, where Spark has rows of one column.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pyspark.sql import Row
@@ -34,12 +36,16 @@ class ValueState(Generic[V]):
         self._spark = spark
         self._zoned = zoned
 
+    def exists(self) -> bool:
+        """Whether there is a value that has not expired."""
+        return self._spark.exists()
+
     def get(self) -> V | None:
         """The value, or None if there is none or it has expired."""
         row = self._spark.get()
         return None if row is None else self._zoned(row[0])
 
-    def set(self, value: V) -> None:
+    def update(self, value: V) -> None:
         """Keep a value. Its time to live begins anew."""
         self._spark.update((value,))
 
@@ -55,15 +61,15 @@ class ListState(Generic[V]):
         self._spark = spark
         self._zoned = zoned
 
+    def exists(self) -> bool:
+        """Whether there is a value that has not expired."""
+        return self._spark.exists()
+
     def get(self) -> list[V]:
         """The values that have not expired, in the order in which they came."""
         return [self._zoned(row[0]) for row in self._spark.get()]
 
-    def append(self, value: V) -> None:
-        """Add a value at the end."""
-        self._spark.appendValue((value,))
-
-    def set(self, values: Iterable[V]) -> None:
+    def put(self, values: Iterable[V]) -> None:
         """Keep these values instead of what was there."""
         rows: list[tuple[Any, ...]] = [(value,) for value in values]
         if rows:
@@ -71,47 +77,73 @@ class ListState(Generic[V]):
         else:
             self._spark.clear()
 
+    def append_value(self, value: V) -> None:
+        """Add a value at the end."""
+        self._spark.appendValue((value,))
+
+    def append_list(self, values: Iterable[V]) -> None:
+        """Add values at the end, in their order."""
+        rows: list[tuple[Any, ...]] = [(value,) for value in values]
+        if rows:
+            self._spark.appendList(rows)
+
     def clear(self) -> None:
         """Forget all values."""
         self._spark.clear()
 
 
 class MapState(Generic[K, V]):
-    """A map for each key."""
+    """A map for each key. What goes over it reads it whole first, so that it may be changed meanwhile."""
 
     def __init__(self, spark: SparkMapState, key_zoned: Zoned, zoned: Zoned) -> None:
         self._spark = spark
         self._key_zoned = key_zoned
         self._zoned = zoned
 
-    def get(self, key: K) -> V | None:
+    def exists(self) -> bool:
+        """Whether there is a key that has not expired."""
+        return self._spark.exists()
+
+    def get_value(self, key: K) -> V | None:
         """The value under a key of the map, or None if there is none or it has expired."""
         row = self._spark.getValue((key,))
         return None if row is None else self._zoned(row[0])
 
-    def set(self, key: K, value: V) -> None:
-        """Keep a value under a key of the map."""
+    def contains_key(self, key: K) -> bool:
+        """Whether the map has a key that has not expired."""
+        return self._spark.containsKey((key,))
+
+    def update_value(self, key: K, value: V) -> None:
+        """Keep a value under a key of the map. Its time to live begins anew."""
         self._spark.updateValue((key,), (value,))
 
-    def remove(self, key: K) -> None:
+    def iterator(self) -> Iterator[tuple[K, V]]:
+        """All keys of the map that have not expired, with their values."""
+        return iter([(self._key_zoned(key[0]), self._zoned(value[0])) for key, value in self._spark.iterator()])
+
+    def keys(self) -> Iterator[K]:
+        """All keys of the map that have not expired."""
+        return iter([self._key_zoned(key[0]) for key in self._spark.keys()])  # noqa: SIM118 - a map state is no dict
+
+    def values(self) -> Iterator[V]:
+        """All values of the map that have not expired."""
+        return iter([self._zoned(value[0]) for value in self._spark.values()])
+
+    def remove_key(self, key: K) -> None:
         """Forget one key of the map."""
         self._spark.removeKey((key,))
-
-    def items(self) -> list[tuple[K, V]]:
-        """All keys of the map that have not expired, with their values."""
-        return [(self._key_zoned(key[0]), self._zoned(value[0])) for key, value in self._spark.iterator()]
 
     def clear(self) -> None:
         """Forget the whole map."""
         self._spark.clear()
 
 
-class State:
+class KeyedState:
     """Where a processor asks for its state, in ``open``.
 
     A type is written as in SQL (``"double"``, ``"array<string>"``, ``"struct<at: timestamp, value: double>"``) or
-    given as a Spark type. With a ``ttl`` (``"1h"``) a value expires so long after it was last written, and is not seen
-    again from then on; this needs ``time = "processing"``.
+    given as a Spark type. With a ``ttl`` (``"1h"``) a value expires this long after it was last written, and is not
+    seen again from then on; this needs ``time = "processing"``.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, time: str, parse: Callable[[str], DataType]) -> None:

@@ -8,7 +8,7 @@ class Kind(Enum):
     """What a node does with its inputs."""
 
     SOURCE = "source"
-    APPLY = "apply"
+    TRANSFORM = "transform"
     PROCESS = "process"
     UNION = "union"
     JOIN = "join"

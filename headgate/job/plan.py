@@ -143,7 +143,7 @@ class _Planner:
         """Operators that could be on a branch: no state, one input, and nothing but sinks in the end."""
         found: set[str] = set()
         for node in reversed(self.nodes):
-            plain = node.kind is Kind.APPLY and not node.new_task and not self._keeps(node)
+            plain = node.kind is Kind.TRANSFORM and not node.new_task and not self._keeps(node)
             if plain and all(each.kind is Kind.SINK or each.uid in found for each in self.readers[node.uid]):
                 found.add(node.uid)
         return found

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob
-from headgate.job.keyed import Declared, Rehearsal, State, as_it_is, zoned
+from headgate.job.keyed import Declared, KeyedState, Rehearsal, as_it_is, zoned
 from headgate.values import Duration, duration_ms
 
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
@@ -54,7 +54,7 @@ class Context:
         return at_ms
 
     def timer_after(self, delay: Duration) -> int:
-        """The same, so long after the beginning of this batch, or after the watermark."""
+        """The same, this long after the beginning of this batch, or after the watermark."""
         now_ms = self.watermark_ms if self._time == "event" else self.processing_ms
         return self.timer_at(now_ms + duration_ms(delay, name="delay", example="1min"))
 
@@ -85,7 +85,7 @@ class Processor(ABC):
                     if last is not None and abs(row.value - last) > 5:
                         yield Row(sensor=sensor, value=row.value, before=last)
                     last = row.value
-                self.last.set(last)
+                self.last.update(last)
     """
 
     output: ClassVar[str | StructType]
@@ -95,7 +95,7 @@ class Processor(ABC):
     event_time: ClassVar[str] = ""
     """The column of ``output`` that carries event time on, for a watermark further down; only with ``"event"``."""
 
-    def open(self, state: State) -> None:  # noqa: B027 - one may do without state
+    def open(self, state: KeyedState) -> None:  # noqa: B027 - one may do without state
         """Ask for state, and keep it in ``self``. Runs before anything else: in every worker, and on the driver too.
 
         The names and types of state must be the same each time: they are checked against what is stored.
@@ -121,7 +121,7 @@ def rehearse(processor: Processor) -> list[Declared]:
     Returns the state that it asks for.
     """
     rehearsal = Rehearsal()
-    copy(processor).open(State(rehearsal, processor.time, StructType.fromDDL))
+    copy(processor).open(KeyedState(rehearsal, processor.time, StructType.fromDDL))
     return list(rehearsal.declared.values())
 
 
@@ -157,7 +157,7 @@ class _OnSpark(StatefulProcessor):
         self._zoned_keys = [zoned(field.dataType) or as_it_is for field in self._keys.fields]
         # A worker has no session, and this is the only other way to read a type.
         parse = handle._statefulProcessorApiClient._parse_string_schema  # noqa: SLF001
-        self._processor.open(State(handle, self._processor.time, parse))
+        self._processor.open(KeyedState(handle, self._processor.time, parse))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
         return self._checked(self._processor.process(self._key(key), rows, self._context(timerValues)))

@@ -142,7 +142,7 @@ def _line(part: dict[str, Any], width: int) -> str:
         said += [part["guarantee"], f"after {', '.join(part['after'])}" if part["after"] else ""]
     else:
         said += ["keeps state" if part["stateful"] else "", "on a branch" if part["on_branch"] else ""]
-    return f"{_arrow(part) + part['uid']:<{width}}  {part['kind']:<7}  {', '.join(filter(None, said))}"
+    return f"{_arrow(part) + part['uid']:<{width}}  {part['kind']:<9}  {', '.join(filter(None, said))}"
 
 
 def _arrow(part: dict[str, Any]) -> str:

@@ -19,10 +19,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headgate import state as backends
+from headgate import state_backend as backends
 from headgate.access import MODES, make_directory
 from headgate.channel.gates import Gates
 from headgate.core.effects import Effect
+from headgate.core.errors import InvalidGraph, InvalidSettings, NotRestorable
 from headgate.core.events import Event, TransactionCommitted
 from headgate.core.ids import CheckpointId, LeaderId, SinkId
 from headgate.core.records import Ending, Restore
@@ -40,10 +41,10 @@ from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
 from headgate.run import preflight
 from headgate.run.control import ControlServer
-from headgate.run.lanes import Lanes
 from headgate.run.loop import Broken, Loop, Note
 from headgate.run.perform import Performer
 from headgate.run.schema import StateSchemas
+from headgate.run.serial import SerialExecutors
 from headgate.run.stalls import Stalls
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
@@ -83,9 +84,9 @@ class Options:
     """How the files of the checkpoint in a local storage are checked first: ``full`` reads them, ``size``, ``none``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """How a run of a job ended. ``ending`` is None if another process leads now."""
+    """How a run of a job ended. ``ending`` is None if another process leads now. Printed, it says so in a line."""
 
     ending: str | None
     checkpoint: CheckpointId | None
@@ -97,6 +98,16 @@ class Result:
     def deposed(self) -> bool:
         """Whether another process leads the job now."""
         return self.ending is None
+
+    def __str__(self) -> str:
+        """How it ended, at which checkpoint, and why."""
+        at = "" if self.checkpoint is None else f" at checkpoint {self.checkpoint}"
+        why = self.text if self.failure is None else str(self.failure)
+        return f"{self.ending or 'deposed'}{at}{': ' * bool(why)}{why}"
+
+    def __repr__(self) -> str:
+        """The same, as what it is."""
+        return f"<Result: {self}>"
 
 
 def load_job(path: Path) -> Job:
@@ -155,7 +166,7 @@ def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> 
         master=options.master or job.master,
         conf={**job.spark_conf, **options.conf},
         existing=spark,
-        state=job.state or backends.rocksdb(),
+        state=job.state_backend or backends.rocksdb(),
         packages=dict.fromkeys(package for part in parts for package in part.packages),
     ) as made:
         try:
@@ -169,25 +180,28 @@ def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> 
             raise ExternalError(why) from error  # Whatever it says, it says no more than that.
 
 
-def run_job(
+Attach = Callable[[ControlServer, str], None]
+"""Told how to ask the job, and the address of its storage, once it can be asked."""
+
+
+def run(
     job: Job,
     options: Options | None = None,
     on_event: Callable[[dict[str, Any]], None] = lambda _: None,
     spark: SparkSession | None = None,
+    attach: Attach = lambda _control, _uri: None,
 ) -> Result:
-    """Run a job to its end. Returns how it ended; raises a ``HeadgateError`` if it could not begin.
-
-    Of a job that failed, ``Result.failure`` says why. ``on_event`` is called on a thread of its own, and one that does
-    not return holds up nobody.
-    """
+    """Run a job to its end, as ``Job.run`` says."""
     teller = Teller(on_event)
     try:
-        return _begin(job, options or Options(), teller, spark)
+        return _begin(job, options or Options(), teller, spark, attach)
+    except (InvalidSettings, InvalidGraph, NotRestorable) as error:  # The core knows no user.
+        raise InvalidJob(str(error)) from error
     finally:
         teller.close()
 
 
-def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | None) -> Result:
+def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | None, attach: Attach) -> Result:
     nodes = job.freeze()
     _refuse_unfit(job, nodes)
     for node in nodes:
@@ -200,7 +214,7 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
             beginning = preflight.choose(store, options)
-            return _run(job, teller, made, store, lambda: beginning)
+            return _run(job, teller, made, store, lambda: beginning, attach)
     store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
     beginning = preflight.choose(store, options)
 
@@ -208,7 +222,7 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
         teller.put({"at": time.time_ns() // 1_000_000, **line})
 
     with preflight.confirming(store, options, beginning, show) as confirmed, spark_for(job, options, spark) as made:
-        return _run(job, teller, made, store, confirmed.result)
+        return _run(job, teller, made, store, confirmed.result, attach)
 
 
 def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
@@ -220,8 +234,10 @@ def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
             raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.Source")
         if node.kind is Kind.SINK and not isinstance(node.what, TwoPhaseSink):
             raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.TwoPhaseSink")
-        if node.kind is Kind.PROCESS and job.state is not None and job.state.name != "rocksdb":
-            raise InvalidJob(f"{where} needs the state backend rocksdb, not {job.state.name}: Spark has it in no other")
+        if node.kind is Kind.PROCESS and job.state_backend is not None and job.state_backend.name != "rocksdb":
+            raise InvalidJob(
+                f"{where} needs the state backend rocksdb, not {job.state_backend.name}: Spark has it in no other"
+            )
         if isinstance(node.what, Source) and exactly_once and not node.what.replayable:
             raise InvalidJob(
                 f"{where} cannot be read again from an offset, which exactly-once needs: "
@@ -235,6 +251,7 @@ def _run(
     spark: SparkSession,
     store: JobStore,
     confirmed: Callable[[], preflight.RestorePlan],
+    attach: Attach,
 ) -> Result:
     planned, known = plan_job(job, spark)
     beginning = confirmed()
@@ -242,14 +259,14 @@ def _run(
     mode = MODES[job.checkpoint.access]
     staged = _make_working_directory(_working_root(job, store), mode) / "staged"
     settings = to_core(job.checkpoint, job.restart)
-    life, begun_ms = store.life(), store.begun_ms(int(time.time() * 1_000))
+    incarnation, begun_ms = store.incarnation(), store.begun_ms(int(time.time() * 1_000))
     try:
         for uid, sink in sinks.items():
             sink.open(
                 SinkContext(
                     job.name,
                     uid,
-                    life,
+                    incarnation,
                     staged / uid,
                     settings.timeout_ms,
                     mode,
@@ -259,7 +276,7 @@ def _run(
             )
         schemas = StateSchemas(spark, planned, known).refused
         restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
-        return Running(job, teller, spark, store, planned, known).lead(restore)
+        return Running(job, teller, spark, store, planned, known).lead(restore, attach)
     finally:
         for sink in sinks.values():
             sink.close()
@@ -291,7 +308,7 @@ class Running:
         self._advice = Advice(settings.interval_ms)
         self._loop = Loop(graph, settings, self._perform, self._watch)
         self._gates = Gates(self._warn)
-        self._lanes = Lanes(lambda error: self._loop.tell(Broken(error)))
+        self._serial_executors = SerialExecutors(lambda error: self._loop.tell(Broken(error)))
         self._alive = Alive(spark, lambda error: self._loop.tell(Broken(error)))
         snapshots = Snapshots(root, None if root == store.local_root else store.copy_in)
         storage = Storage(store, root, snapshots, self._loop.tell, self._wait_committed)
@@ -325,7 +342,7 @@ class Running:
             gates=self._gates,
             snapshots=snapshots,
             storage=storage,
-            lanes=self._lanes,
+            serial_executors=self._serial_executors,
             tell=self._loop.tell,
             answer=self._control.answer,
         )
@@ -333,8 +350,8 @@ class Running:
             tell=self._loop.tell,
             silent_s=lambda: self._alive.silent_s,
             queries=self._tasks.queries,
-            lanes=self._lanes.busy,
-            clock_went_back=lambda task, query: self._lanes.put(f"task-{task}", self._tasks.relaunch, query),
+            serial_executors=self._serial_executors.busy,
+            clock_went_back=lambda task, query: self._serial_executors.put(f"task-{task}", self._tasks.relaunch, query),
         )
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
@@ -344,10 +361,11 @@ class Running:
         """The last failure that no restart has answered."""
         self._gap = False
 
-    def lead(self, restore: Restore) -> Result:
+    def lead(self, restore: Restore, attach: Attach) -> Result:
         """Run the job until it is over, or until somebody else leads."""
         self._control.open(self._store)
         self._store.refuse_forgotten()  # Whoever forgets a job looks whether it runs after saying so.
+        attach(self._control, self._store.uri)
         self._alive.watch()
         self._stalls.watch()
         self._teller.when_failed(lambda error: self._loop.tell(Broken(error)))
@@ -363,7 +381,7 @@ class Running:
             self._stalls.close()
             self._control.close()
             self._tasks.interrupt_all()
-            self._lanes.close(CLOSE_S)
+            self._serial_executors.close(CLOSE_S)
             self._tasks.close()
             self._gates.close()
             if interrupted:
@@ -381,7 +399,7 @@ class Running:
         return failure
 
     def _wait_committed(self, checkpoint: CheckpointId) -> bool:
-        """Wait until all that was sealed up to a checkpoint is committed."""
+        """Wait until all that was pre-committed up to a checkpoint is committed."""
 
         def committed() -> bool:
             sinks = self._loop.state.sinks.values()
@@ -406,7 +424,7 @@ class Running:
                 self._loop.tell(Note("warning", {"text": text}))
         stored = [line for line in lines if line["event"] != "progress"]
         if stored:
-            self._lanes.put("history", self._append_history, stored)
+            self._serial_executors.put("history", self._append_history, stored)
         for line in lines:
             self._remember(line)
             self._teller.put(line)
@@ -460,9 +478,9 @@ class Running:
 
 LOCATED = re.compile(r"[^\s:]+\.py:\d+: ")
 COMMIT_WAIT_S = 2.0
-"""So long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
+"""How long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
 CLOSE_S = 20.0
-"""So long the end of a process waits for what is under way."""
+"""How long the end of a process waits for what is under way."""
 
 
 def _working_root(job: Job, store: JobStore) -> Path:

@@ -1,7 +1,7 @@
 """Files in a directory, exactly once.
 
-One rule: Spark writes every batch into a place of its own, out of readers' sight; a seal only lists what is there, and
-a commit only renames.
+One rule: Spark writes every batch into a place of its own, out of readers' sight; a pre-commit only lists what is
+there, and a commit only renames.
 
 Each file appears at once and whole; the files of one transaction appear one after the other. On a cluster the target
 must be a file system that the driver and all executors have under the same path.
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.errors import InvalidOption
 from headgate.sink.api import Guarantee, SinkContext, StagedFile, TwoPhaseSink
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.committable import StagedCommittable
 from headgate.sink.placing import place
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
 from headgate.sink.staging import Staging
@@ -35,7 +35,7 @@ SPARK_NAME_MAX = 100
 """What Spark's own part of a file name may need, with the numbers of generation and batch."""
 
 
-def files(
+def sink(
     path: str | os.PathLike[str],
     *,
     format: Format = "parquet",  # noqa: A002 - Spark's word for it
@@ -49,43 +49,45 @@ def files(
     in ``_headgate``: readers that do not pass over names with ``_`` in front must leave that out.
     ``format``: ``parquet``, ``json`` (one object a line) or ``csv``.
     ``partition_by``: columns that become subdirectories (``day=2026-01-31``) and are left out of the files.
-    ``files_per_batch``: at most so many files a batch, in each subdirectory, for the price of a shuffle. By default,
+    ``files_per_batch``: at most this many files a batch, in each subdirectory, for the price of a shuffle. By default,
     as many as the batch has partitions with rows.
     ``options``: what Spark's writer takes for the format (``compression``, ``header``, ...).
 
     An empty batch leaves no file, unless it is compressed text: there one without rows may remain.
     """
     if not isinstance(path, str | os.PathLike):
-        raise InvalidOption(f"files: path is {path!r}: give the path of a directory")
+        raise InvalidOption(f"files.sink: path is {path!r}: give the path of a directory")
     target = _local(os.fspath(path))
     if format not in get_args(Format):
-        raise InvalidOption(f"files({target}): format {format!r} is unknown: choose {', '.join(get_args(Format))}")
+        raise InvalidOption(f"files.sink({target}): format {format!r} is unknown: choose {', '.join(get_args(Format))}")
     if isinstance(partition_by, str) or not all(partition_by):
-        raise InvalidOption(f"files({target}): partition_by takes column names, like ('day',); got {partition_by!r}")
+        raise InvalidOption(
+            f"files.sink({target}): partition_by takes column names, like ('day',); got {partition_by!r}"
+        )
     if files_per_batch is not None and (isinstance(files_per_batch, bool) or not isinstance(files_per_batch, int)):
-        raise InvalidOption(f"files({target}): files_per_batch is {files_per_batch!r}: give a whole number")
+        raise InvalidOption(f"files.sink({target}): files_per_batch is {files_per_batch!r}: give a whole number")
     if files_per_batch is not None and files_per_batch < 1:
-        raise InvalidOption(f"files({target}): files_per_batch must be at least 1, got {files_per_batch}")
+        raise InvalidOption(f"files.sink({target}): files_per_batch must be at least 1, got {files_per_batch}")
     given = dict(options or {})
     owned = {name.lower() for name in (*WRITER_OPTIONS, "path")}
     for name in given:
         if name.lower() in owned:
-            raise InvalidOption(f"files({target}): option {name!r} is set by Headgate: leave it out")
+            raise InvalidOption(f"files.sink({target}): option {name!r} is set by Headgate: leave it out")
     return FileSink(target, format, tuple(partition_by), files_per_batch, given)
 
 
 class FileSink(StagedSink):
-    """What ``files`` makes."""
+    """What ``files.sink`` makes."""
 
     def __init__(
         self,
         target: Path,
-        format: Format,  # noqa: A002 - as in ``files``
+        format: Format,  # noqa: A002 - as in ``sink``
         partition_by: tuple[str, ...],
         files_per_batch: int | None,
         options: Mapping[str, Option],
     ) -> None:
-        """All checked by ``files``."""
+        """All checked by ``sink``."""
         self._target = target
         self._format = format
         self._partition_by = partition_by
@@ -130,14 +132,14 @@ class FileSink(StagedSink):
         self._context = context
         self._opened = staging
 
-    def staged(self, handle: str) -> Sequence[StagedFile]:
+    def staged(self, committable: str) -> Sequence[StagedFile]:
         """None: its files wait in the target directory itself."""
-        del handle
+        del committable
         return ()
 
-    def publish(self, sealed: SealedTransaction) -> None:
-        """Put every sealed file in place."""
-        place(sealed, self._target)
+    def publish(self, pre_committed: StagedCommittable) -> None:
+        """Put every pre-committed file in place."""
+        place(pre_committed, self._target)
 
     def _write(self, dataframe: DataFrame, part: Path) -> None:
         if self._files_per_batch is not None:
@@ -174,13 +176,13 @@ def _local(path: str) -> Path:
     if not colon or "/" in scheme:
         return Path(path).absolute()
     if scheme.lower() != "file":
-        raise InvalidOption(f"files({path}): {scheme} is not supported yet: give a local directory")
+        raise InvalidOption(f"files.sink({path}): {scheme} is not supported yet: give a local directory")
     if not re.fullmatch(r"/(//)?[^/].*", rest):
-        raise InvalidOption(f"files({path}): not a local directory: write file:///path")
+        raise InvalidOption(f"files.sink({path}): not a local directory: write file:///path")
     return Path("/" + rest.lstrip("/"))
 
 
-def _header_end(format: Format, options: Mapping[str, Option]) -> bytes | None:  # noqa: A002 - as in ``files``
+def _header_end(format: Format, options: Mapping[str, Option]) -> bytes | None:  # noqa: A002 - as in ``sink``
     """What ends the header of a CSV file; None if there is no header, or if nobody knows how it is written."""
     given = {name.lower(): str(value) for name, value in options.items()}
     plain = not given.keys() & {"encoding", "charset"}

@@ -13,7 +13,5 @@ Not here: channels between tasks, which ``headgate.channel`` reads; when a sourc
 """
 
 from headgate.source.api import Source
-from headgate.source.generator import Generator, generator
-from headgate.source.logdir import LogDirectory, log_directory
 
-__all__ = ["Generator", "LogDirectory", "Source", "generator", "log_directory"]
+__all__ = ["Source"]

@@ -25,13 +25,13 @@ from headgate.errors import BadStorage, InvalidOption
 from headgate.source.api import Source
 
 SHARES = 10_000
-"""A skew is counted in so many parts of the whole, so that it is exact in whole numbers."""
+"""A skew is counted in this many parts of the whole, so that it is exact in whole numbers."""
 TRIGGERS_MS = (200, 250, 500, 1000)
 """With a rate, the first of these that gives a whole number of rows a batch. The last one always does."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def generator(
+def source(
     *,
     rows: int | None = None,
     rows_per_second: int | None = None,
@@ -46,12 +46,12 @@ def generator(
 ) -> "Generator":
     """Make rows ``n, key, seq, value, event_time``: the same ones for the same arguments, always.
 
-    ``rows``              end after so many; None: never
-    ``rows_per_second``   at most so many a second, in small batches; None: as fast as they are taken
+    ``rows``              end after this many; None: never
+    ``rows_per_second``   at most this many a second, in small batches; None: as fast as they are taken
     ``rows_per_batch``    how many a batch, if there is no rate
     ``keys``              how many different keys: ``key-000000``, ``key-000001``, ...
     ``skew``              the share of all rows that go to the first key; 0: every key gets the same
-    ``out_of_order``      events are up to so much earlier than their place in the stream says: seconds, or "500ms"
+    ``out_of_order``      events are up to this much earlier than their place in the stream says: seconds, or "500ms"
     ``start``             the event time of row 0; without a zone it is UTC
     ``event_step_ms``     event time from one row to the next; by default what the rate gives, or 1 ms
     ``partitions``        how many partitions Spark makes the rows in
@@ -68,22 +68,22 @@ def generator(
         if value is None and name in ("rows", "rows_per_second"):
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidOption(f"generator: {name} is {value!r}: give a whole number, as in {name}=1000")
+            raise InvalidOption(f"generator.source: {name} is {value!r}: give a whole number, as in {name}=1000")
         if value < least:
-            raise InvalidOption(f"generator: {name} is {value}: it must be {least} or more")
+            raise InvalidOption(f"generator.source: {name} is {value}: it must be {least} or more")
     numbers: tuple[tuple[str, object], ...] = (("skew", skew), ("event_step_ms", event_step_ms or 0), ("seed", seed))
     for name, number in numbers:
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise InvalidOption(f"generator: {name} is {number!r}: give a number, as in {name}=0")
+            raise InvalidOption(f"generator.source: {name} is {number!r}: give a number, as in {name}=0")
     hot = round(skew * SHARES)
     if hot and not (keys > 1 and SHARES / keys <= hot < SHARES):
         raise InvalidOption(
-            f"generator: a skew of {skew} cannot hold with {keys} keys: "
+            f"generator.source: a skew of {skew} cannot hold with {keys} keys: "
             f"give 0, or at least an even share (1 / keys) and less than 1, and 2 keys or more"
         )
     step_ms = event_step_ms if event_step_ms is not None else 1000 / (rows_per_second or 1000)
     if step_ms < 0:
-        raise InvalidOption(f"generator: event_step_ms is {event_step_ms}: it must be 0 or more")
+        raise InvalidOption(f"generator.source: event_step_ms is {event_step_ms}: it must be 0 or more")
     return Generator(
         rows=rows,
         rows_per_second=rows_per_second,
@@ -100,7 +100,7 @@ def generator(
 
 @dataclass(frozen=True, kw_only=True)
 class Generator(Source):
-    """What ``generator`` returns: its arguments, checked and in whole numbers. ``hot`` is the skew in ``SHARES``."""
+    """What ``source`` returns: its arguments, checked and in whole numbers. ``hot`` is the skew in ``SHARES``."""
 
     rows: int | None
     rows_per_second: int | None
@@ -231,7 +231,7 @@ def _microseconds(duration: float | str) -> int:
     )
     if found is None:
         raise InvalidOption(
-            f"generator: out_of_order is {duration!r}: give seconds, or a text such as '500ms' or '2min'"
+            f"generator.source: out_of_order is {duration!r}: give seconds, or a text such as '500ms' or '2min'"
         )
     return round(float(found[1]) * units[found[2]])
 
@@ -243,6 +243,6 @@ def _since_epoch(moment: datetime | str) -> int:
     except ValueError:
         found = None
     if not isinstance(found, datetime):
-        raise InvalidOption(f"generator: start is {moment!r}: give a time such as '2025-01-01T00:00:00Z'")
+        raise InvalidOption(f"generator.source: start is {moment!r}: give a time such as '2025-01-01T00:00:00Z'")
     aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)

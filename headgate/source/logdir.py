@@ -1,7 +1,7 @@
 """A source that reads a directory to which files are added.
 
 One rule: the rows of all files, in the order of their names, are one sequence that only ever grows at its end. An
-offset is a place in it: after so many rows of that file, which is the so-manieth that was read. Whatever would change
+offset is a place in it: after this many rows of that file, which is the so-manieth that was read. Whatever would change
 the sequence from an offset on (a file that comes late, is gone, or is another) is an error, and no row is skipped.
 Files before the one in which an offset stands are needed no more by whoever goes on from there, and may go.
 
@@ -40,17 +40,33 @@ from headgate.columns import check_columns
 from headgate.errors import BadStorage, InvalidOption
 from headgate.source.api import Source
 from headgate.source.listing import Listing
-from headgate.source.rows import FORMATS, FileIndex, Piece, changed, index, newest, piece, read, size, vanished
+from headgate.source.rows import (
+    CORRUPT,
+    FAILFAST,
+    FORMATS,
+    MODES,
+    PERMISSIVE,
+    FileIndex,
+    Form,
+    Piece,
+    changed,
+    index,
+    newest,
+    piece,
+    read,
+    size,
+    vanished,
+)
 
-FORMAT = "headgate-log-directory"
+FORMAT = "headgate-files"
 IDLE_WAIT_S = 0.08
-"""So long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
+"""How long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
 KEEP, DELETE = "keep", "delete"
 PARTITION_ROWS = 20_000
 """Fewer rows than this are not worth a partition of their own."""
 
 
-def log_directory(
+def source(
     path: str | os.PathLike[str],
     *,
     format: str = "json",  # noqa: A002 - as Spark's readers call it
@@ -58,7 +74,10 @@ def log_directory(
     rows_per_batch: int | None = None,
     bounded: bool = False,
     consumed: str | os.PathLike[str] = "keep",
-) -> "LogDirectory":
+    mode: str = "FAILFAST",
+    header: bool | None = None,
+    sep: str | None = None,
+) -> "FileSource":
     """Read the files of a directory in the order of their names, and those that come after them.
 
     A file appears whole (written under another name, then renamed), sorts after all that are there, and never changes.
@@ -67,46 +86,68 @@ def log_directory(
     ...), are not looked at. The driver and all executors must see the directory under the same path.
 
     ``format``           "json": an object a line; "csv": one row a line, after a first line with the names of the
-                         columns; "text": a line is a row; "parquet"
+                         columns; "text": a line is a row; "parquet". Files of lines whose names end in ".gz" are
+                         compressed by gzip, and are read from their beginning by whoever reads a part of them
     ``schema``           the columns, as DDL, such as "user STRING, amount DOUBLE, at TIMESTAMP". Other columns of the
                          files are left out; a field that a JSON object does not have is null. Times in JSON and CSV
                          carry their zone (2025-01-01T00:00:00Z), or the column is a TIMESTAMP_NTZ
-    ``rows_per_batch``   at most so many rows a batch; None: all that are there
+    ``rows_per_batch``   at most this many rows a batch; None: all that are there
     ``bounded``          the source ends when all files that are there are read
     ``consumed``         what becomes of files that a completed checkpoint has gone past: "keep", "delete", or the path
                          of a directory on the same file system that they are moved to
+    ``mode``             what becomes of a line of JSON or CSV that does not fit the schema, in Spark's words:
+                         "FAILFAST" is an error; "DROPMALFORMED" leaves it out; "PERMISSIVE" makes it a row of nulls,
+                         with the line itself in the column ``_corrupt_record STRING``, if the schema has it. The latter
+                         two leave out blank lines
+    ``header``           of CSV: False if the first line is a row; columns are those of the schema then, in its order
+    ``sep``              of CSV: what stands between two columns, one character; a comma, if nothing is said
     """
     if format not in FORMATS:
-        raise InvalidOption(f"log_directory: format is {format!r}: give one of {', '.join(FORMATS)}")
+        raise InvalidOption(f"files.source: format is {format!r}: give one of {', '.join(FORMATS)}")
     if rows_per_batch is not None and (isinstance(rows_per_batch, bool) or not isinstance(rows_per_batch, int)):
-        raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch!r}: give a whole number")
+        raise InvalidOption(f"files.source: rows_per_batch is {rows_per_batch!r}: give a whole number")
     if rows_per_batch is not None and rows_per_batch < 1:
-        raise InvalidOption(f"log_directory: rows_per_batch is {rows_per_batch}: it must be 1 or more")
+        raise InvalidOption(f"files.source: rows_per_batch is {rows_per_batch}: it must be 1 or more")
     if not isinstance(path, str | os.PathLike):
-        raise InvalidOption(f"log_directory: path is {path!r}: give the path of a directory")
+        raise InvalidOption(f"files.source: path is {path!r}: give the path of a directory")
     if not isinstance(schema, str):
-        raise InvalidOption(f"log_directory: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
-    check_columns(schema, "log_directory: schema")
+        raise InvalidOption(f"files.source: schema is {schema!r}: give columns, such as 'user STRING, amount DOUBLE'")
+    check_columns(schema, "files.source: schema")
     if not isinstance(consumed, str | os.PathLike):
-        raise InvalidOption(
-            f"log_directory: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory"
-        )
+        raise InvalidOption(f"files.source: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory")
+    form = _form(format, mode, header, sep)
     directory = _local(os.fspath(path))
     place = os.fspath(consumed)
     archive = None if place in (KEEP, DELETE) else _local(place)
     if archive is not None and Path(archive).absolute() == Path(directory).absolute():
-        raise InvalidOption(f"log_directory: consumed is {place!r}, which is read: give another directory")
+        raise InvalidOption(f"files.source: consumed is {place!r}, which is read: give another directory")
     after = archive or place
-    return LogDirectory(directory, format, schema, rows_per_batch, bounded=bounded, consumed=after)
+    return FileSource(directory, form, schema, rows_per_batch, bounded=bounded, consumed=after)
 
 
-class LogDirectory(Source):
-    """What ``log_directory`` returns."""
+def _form(kind: str, mode: object, header: object, sep: object) -> Form:
+    """How the files are written, if that can be."""
+    if mode not in MODES:
+        raise InvalidOption(f"files.source: mode is {mode!r}: give one of {', '.join(MODES)}")
+    if mode != FAILFAST and kind not in ("json", "csv"):
+        raise InvalidOption(f"files.source: mode={mode!r} is for json and csv, not for {kind}: leave it out")
+    for name, given in (("header", header), ("sep", sep)):
+        if given is not None and kind != "csv":
+            raise InvalidOption(f"files.source: {name}={given!r} is for csv, not for {kind}: leave it out")
+    if header is not None and not isinstance(header, bool):
+        raise InvalidOption(f"files.source: header is {header!r}: give True or False")
+    if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n'):
+        raise InvalidOption(f"files.source: sep is {sep!r}: give one character of ASCII, such as ';' or '\\t'")
+    return Form(kind, header is not False, sep or ",", str(mode))
+
+
+class FileSource(Source):
+    """What ``files.source`` returns."""
 
     def __init__(
         self,
         path: str,
-        kind: str,
+        form: Form,
         schema: str,
         rows_per_batch: int | None,
         *,
@@ -115,7 +156,7 @@ class LogDirectory(Source):
     ) -> None:
         self._path = path
         self._consumed = consumed
-        self._kind = kind
+        self._form = form
         self._schema = schema
         self._rows_per_batch = rows_per_batch
         self._bounded = bounded
@@ -129,7 +170,7 @@ class LogDirectory(Source):
 
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - any interval will do
         """Check the schema and the directory, and let Spark read through ``LogReader``."""
-        schema = _checked(self._schema, self._kind)
+        schema = _checked(self._schema, self._form)
         if not self._listing.names() and self._bounded:
             # Without a batch nobody would ever be asked whether this is the end.
             raise BadStorage(f"{self._path} holds no files: put them there first, or do not say that it is bounded")
@@ -139,7 +180,7 @@ class LogDirectory(Source):
             .schema(schema)
             .options(
                 directory=self._path,
-                kind=self._kind,
+                form=json.dumps(asdict(self._form)),
                 rows_per_batch=str(self._rows_per_batch or ""),
                 partitions=str(spark.sparkContext.defaultParallelism),
             )
@@ -155,7 +196,7 @@ class LogDirectory(Source):
         if last != [position.file]:
             return False
         if self._last_file[0] != position.file:
-            self._last_file = (position.file, index(self._path, position.file, self._kind).rows)
+            self._last_file = (position.file, index(self._path, position.file, self._form).rows)
         return position.row >= self._last_file[1]
 
     def notify_completed(self, offset: str) -> None:
@@ -173,7 +214,8 @@ class LogDirectory(Source):
         limit = "" if self._rows_per_batch is None else f", at most {self._rows_per_batch} rows a batch"
         end = ", to the end of what is there" if self._bounded else ""
         then = {KEEP: "", DELETE: ", then deleted"}.get(self._consumed, f", then moved to {self._consumed}")
-        return f"log directory {self._path} ({self._kind}{limit}{end}{then})"
+        unfit = "" if self._form.mode == FAILFAST else f", {self._form.mode}"
+        return f"files of {self._path} ({self._form.kind}{unfit}{limit}{end}{then})"
 
 
 @dataclass(frozen=True)
@@ -192,7 +234,7 @@ class Position:
                 return cls(file, row, files)
             case _:
                 raise BadStorage(
-                    f"the offset {offset} is not one of a log directory: if the source was exchanged, give it a new uid"
+                    f"the offset {offset} is not one of files.source: if the source was exchanged, give it a new uid"
                 )
 
 
@@ -221,7 +263,7 @@ class LogReader(DataSourceStreamReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._directory = options["directory"]
-        self._kind = options["kind"]
+        self._form = Form(**json.loads(options["form"]))
         self._rows_per_batch = int(options["rows_per_batch"] or 0)
         self._partitions = int(options["partitions"])
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
@@ -266,7 +308,7 @@ class LogReader(DataSourceStreamReader):
         """Read one partition, on an executor."""
         assert isinstance(partition, Pieces)
         for wanted in partition.pieces:
-            yield from read(self._directory, wanted, self._kind, self._schema)
+            yield from read(self._directory, wanted, self._form, self._schema)
 
     def commit(self, end: dict[str, object]) -> None:
         """Forget what nobody will ask for again."""
@@ -277,7 +319,7 @@ class LogReader(DataSourceStreamReader):
         """What is known of a file, which must be what it was."""
         known = self._known.get(file)
         if known is None:
-            known = self._known[file] = index(self._directory, file, self._kind)
+            known = self._known[file] = index(self._directory, file, self._form)
         elif size(self._directory, file) != known.size:
             raise changed(self._directory, file)
         return known
@@ -364,24 +406,27 @@ def _do_away(file: Path, how: str) -> None:
         file.rename(target)
 
 
-def _checked(ddl: str, kind: str) -> StructType:
+def _checked(ddl: str, form: Form) -> StructType:
     """Read the schema, and refuse what cannot be read from such files."""
+    kind = form.kind
     try:
         schema = StructType.fromDDL(ddl)
     except PySparkException:
         schema = None
     if not isinstance(schema, StructType):
         raise InvalidOption(
-            f"log_directory: the schema {ddl!r} is not one: give columns, such as 'user STRING, amount DOUBLE'"
+            f"files.source: the schema {ddl!r} is not one: give columns, such as 'user STRING, amount DOUBLE'"
         )
     if '"nullable":false' in schema.json():
-        raise InvalidOption(f"log_directory: in the schema {ddl!r} a column is NOT NULL: files cannot promise that")
+        raise InvalidOption(f"files.source: in the schema {ddl!r} a column is NOT NULL: files cannot promise that")
     if kind == "text" and [field.dataType for field in schema] != [StringType()]:
-        raise InvalidOption(f"log_directory: the schema {ddl!r} does not fit text: give one column, 'line STRING'")
+        raise InvalidOption(f"files.source: the schema {ddl!r} does not fit text: give one column, 'line STRING'")
+    if form.mode == PERMISSIVE and CORRUPT in schema.names and schema[CORRUPT].dataType != StringType():
+        raise InvalidOption(f"files.source: the column {CORRUPT} holds lines as they are: declare it as STRING")
     for field in schema:
         if kind != "parquet" and not _written_as_text(field.dataType, nested=kind == "json"):
             raise InvalidOption(
-                f"log_directory: {kind} cannot hold the column {field.name!r}, {field.dataType.simpleString()}: "
+                f"files.source: {kind} cannot hold the column {field.name!r}, {field.dataType.simpleString()}: "
                 f"declare it as what the file says, such as STRING, and convert it in the job"
             )
     return schema
@@ -400,5 +445,5 @@ def _local(path: str) -> str:
     if path.startswith("file:"):
         return unquote(urlsplit(path).path)
     if "://" in path:
-        raise InvalidOption(f"log_directory: {path} is not a local directory: mount it, and give the path")
+        raise InvalidOption(f"files.source: {path} is not a local directory: mount it, and give the path")
     return str(Path(path).absolute())

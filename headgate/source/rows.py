@@ -2,20 +2,26 @@
 
 One rule: every row that was counted is either read, or named in an error. Rows are counted from 1 in what a user sees.
 
-A row is a line of a text, JSON or CSV file (a CSV file's first line names its columns and is no row), or a row of a
-Parquet file. The planner counts rows and finds the bytes where a piece begins and ends; executors read the piece as
-Arrow batches. A file never changes: it has the size that the planner saw, or nothing of it is taken.
+A row is a line of a text, JSON or CSV file (a CSV file's first line names its columns and is no row, unless the user
+says that there is none), or a row of a Parquet file. The planner counts rows and finds the bytes where a piece begins
+and ends; executors read the piece as Arrow batches. A file never changes: it has the size that the planner saw, or
+nothing of it is taken. Bytes of a file that is compressed are counted as they come out.
+
+Where the user says so, a line that does not fit is a row of nulls, or no row; it counts as a line all the same, so that
+offsets mean what they did.
 """
 
+import gzip
 import io
 import os
 import re
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +34,32 @@ from numpy.typing import NDArray
 from headgate.errors import BadStorage, ExternalError
 
 FORMATS = ("json", "csv", "parquet", "text")
+PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
+MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
+"""What becomes of a line that does not fit, in Spark's words."""
+CORRUPT = "_corrupt_record"
+"""The column that gets such a line as it stands, if the schema has it. Spark's name for it."""
+COMPRESSED = ".gz"
 CHUNK_BYTES = 4 << 20
-"""Lines are parsed so many bytes at a time."""
+"""Lines are parsed this many bytes at a time."""
 MARK_BYTES = 256 << 10
-"""Lines are counted so many bytes at a time, and so much is looked through to find where one begins."""
+"""Lines are counted this many bytes at a time, and this much is looked through to find where one begins."""
 NEWLINE = ord("\n")
 
 Parse = Callable[[bytes], pa.Table]
+UnfitLine = Callable[[bytes], pa.Table | None]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How files are written, and what becomes of lines that do not fit."""
+
+    kind: str
+    header: bool = True
+    """Of CSV files: whether their first line names the columns."""
+    sep: str = ","
+    """Of CSV files: what stands between two columns."""
+    mode: str = FAILFAST
 
 
 @dataclass(frozen=True)
@@ -42,9 +67,12 @@ class FileIndex:
     """What the planner knows of a file. ``marks`` are the lines that ended by the end of each chunk of its bytes."""
 
     size: int
+    """On the disk."""
     rows: int
     header: int = 0
     marks: tuple[int, ...] = ()
+    length: int = 0
+    """Of the lines, which is another one if the file is compressed."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +87,22 @@ class Piece:
     byte_end: int = 0
 
 
-def index(directory: str, file: str, kind: str) -> FileIndex:
+def index(directory: str, file: str, form: Form) -> FileIndex:
     """Count the rows of a file."""
     with _opened(directory, file) as stream:
         size = os.fstat(stream.fileno()).st_size
-        if kind == "parquet":
+        if form.kind == "parquet":
             return FileIndex(size, _parquet(directory, file, stream).metadata.num_rows)
-        marks, lines, last = [], 0, b"\n"
-        while chunk := stream.read(MARK_BYTES):
+        marks, lines, length, last = [], 0, 0, b"\n"
+        content = _content(file, stream)
+        while chunk := content.read(MARK_BYTES):
             lines += chunk.count(b"\n")
+            length += len(chunk)
             marks.append(lines)
             last = chunk[-1:]
-        header = 1 if kind == "csv" else 0
+        header = 1 if form.kind == "csv" and form.header else 0
         whole = lines + (last != b"\n")
-        return FileIndex(size, max(whole - header, 0), header, tuple(marks))
+        return FileIndex(size, max(whole - header, 0), header, tuple(marks), length)
 
 
 def size(directory: str, file: str) -> int:
@@ -91,19 +121,22 @@ def piece(directory: str, file: str, known: FileIndex, first: int, end: int) -> 
     if not known.marks:
         return Piece(file, known.size, first, end)
     with _opened(directory, file) as stream:
-        begins = _line_start(stream, known, first + known.header)
-        return Piece(file, known.size, first, end, begins, _line_start(stream, known, end + known.header))
+        content = _content(file, stream)
+        begins = _line_start(content, known, first + known.header)
+        return Piece(file, known.size, first, end, begins, _line_start(content, known, end + known.header))
 
 
-def read(directory: str, wanted: Piece, kind: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read(directory: str, wanted: Piece, form: Form, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read a piece, fitted to the schema."""
     with _opened(directory, wanted.file) as stream:
         if os.fstat(stream.fileno()).st_size != wanted.size:
             raise changed(directory, wanted.file)
-        if kind == "parquet":
+        if form.kind == "parquet":
             yield from _read_parquet(directory, wanted, stream, schema)
-        else:
-            yield from _read_lines(directory, wanted, stream, _parser(directory, wanted, stream, kind, schema))
+            return
+        content = _content(wanted.file, stream)
+        parse = _parser(directory, wanted, content, form, schema)
+        yield from _read_lines(directory, wanted, content, parse, _unfit_line(form, schema))
 
 
 def changed(directory: str, file: str) -> BadStorage:
@@ -137,6 +170,8 @@ def _named(directory: str, file: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise vanished(directory, f"{file!r} is") from None
+    except (EOFError, zlib.error) as error:  # What was compressed ends too early, or is something else.
+        raise _broken(directory, file, error) from error
     except OSError as error:
         if error.errno is None:  # Arrow's, about what is in the file
             raise _broken(directory, file, error) from error
@@ -152,12 +187,17 @@ def _opened(directory: str, file: str) -> Iterator[BinaryIO]:
 # -- lines ---------------------------------------------------------------------------------------------------------
 
 
+def _content(file: str, stream: BinaryIO) -> BinaryIO:
+    """The lines of a file: what is compressed is read as what it was."""
+    return cast("BinaryIO", gzip.GzipFile(fileobj=stream)) if file.endswith(COMPRESSED) else stream
+
+
 def _line_start(stream: BinaryIO, known: FileIndex, line: int) -> int:
     """The byte at which a line begins: after the newline of the one before."""
     if line == 0:
         return 0
     if line == known.header + known.rows:
-        return known.size
+        return known.length
     chunk = bisect_left(known.marks, line)
     stream.seek(chunk * MARK_BYTES)
     newlines = np.flatnonzero(np.frombuffer(stream.read(MARK_BYTES), np.uint8) == NEWLINE)
@@ -165,8 +205,10 @@ def _line_start(stream: BinaryIO, known: FileIndex, line: int) -> int:
     return chunk * MARK_BYTES + int(newlines[line - before - 1]) + 1
 
 
-def _read_lines(directory: str, wanted: Piece, stream: BinaryIO, parse: Parse) -> Iterator[pa.RecordBatch]:
-    """Read chunks of whole lines."""
+def _read_lines(
+    directory: str, wanted: Piece, stream: BinaryIO, parse: Parse, unfit_line: UnfitLine | None
+) -> Iterator[pa.RecordBatch]:
+    """Read chunks of whole lines. Without ``unfit_line`` a line that does not fit is an error."""
     stream.seek(wanted.byte_first)
     left, row = wanted.byte_end - wanted.byte_first, wanted.first
     while left > 0:
@@ -175,16 +217,58 @@ def _read_lines(directory: str, wanted: Piece, stream: BinaryIO, parse: Parse) -
             data += stream.readline()
         if not data:
             raise changed(directory, wanted.file)
-        try:
-            table = parse(data)
-        except pa.ArrowException:
-            bad, why = _first_unfit_line(data, parse)
-            raise _unfit(directory, wanted.file, row + bad, why) from None
-        yield from table.to_batches()
+        if unfit_line is not None:
+            for some in _fitting(io.BytesIO(data).readlines(), parse, unfit_line):
+                yield from some.to_batches()
+            row += _count(data)
+        else:
+            try:
+                table = parse(data)
+            except pa.ArrowException:
+                bad, why = _first_unfit_line(data, parse)
+                raise _unfit(directory, wanted.file, row + bad, why) from None
+            yield from table.to_batches()
+            row += table.num_rows
         left -= len(data)
-        row += table.num_rows
     if row != wanted.end:
         raise changed(directory, wanted.file)
+
+
+def _count(data: bytes) -> int:
+    """How many lines these are, the last of which may lack its end."""
+    return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def _fitting(lines: list[bytes], parse: Parse, unfit_line: UnfitLine) -> Iterator[pa.Table]:
+    """The rows of lines some of which may not fit, in their order. Halves are tried until such a line is alone."""
+    try:
+        whole = parse(b"".join(lines))
+    except pa.ArrowException:
+        whole = None
+    if whole is not None:
+        yield whole
+    elif len(lines) == 1:
+        instead = unfit_line(lines[0])
+        if instead is not None and lines[0].strip():
+            yield instead
+    else:
+        half = len(lines) // 2
+        yield from _fitting(lines[:half], parse, unfit_line)
+        yield from _fitting(lines[half:], parse, unfit_line)
+
+
+def _unfit_line(form: Form, schema: pa.Schema) -> UnfitLine | None:
+    """What stands in the place of a line that does not fit; None if that is an error. Blank lines are no rows."""
+    if form.mode == FAILFAST:
+        return None
+    if form.mode == DROPMALFORMED:
+        return lambda _: None
+
+    def nulls(line: bytes) -> pa.Table:
+        values = {CORRUPT: line.decode(errors="replace").rstrip("\r\n")}
+        return pa.table([pa.array([values.get(field.name)], field.type) for field in schema], schema=schema)
+
+    return nulls
 
 
 def _first_unfit_line(data: bytes, parse: Parse) -> tuple[int, str]:
@@ -192,12 +276,12 @@ def _first_unfit_line(data: bytes, parse: Parse) -> tuple[int, str]:
     return _first_unfit(len(lines), lambda count: parse(b"".join(lines[:count])))
 
 
-def _first_unfit(rows: int, attempt: Callable[[int], object]) -> tuple[int, str]:
-    """Which row, counted from 0, is the first to make ``attempt`` fail when given all of them so far; and why."""
+def _first_unfit(rows: int, write_id: Callable[[int], object]) -> tuple[int, str]:
+    """Which row, counted from 0, is the first to make ``write_id`` fail when given all of them so far; and why."""
 
     def why(count: int) -> str:
         try:
-            attempt(count)
+            write_id(count)
         except pa.ArrowException as error:
             # Arrow's own row numbers are counted within what it was given.
             return re.sub(r" in row \d+|Row #\d+: ", "", str(error).splitlines()[0])
@@ -207,23 +291,28 @@ def _first_unfit(rows: int, attempt: Callable[[int], object]) -> tuple[int, str]
     return bad, why(bad + 1)
 
 
-def _parser(directory: str, wanted: Piece, stream: BinaryIO, kind: str, schema: pa.Schema) -> Parse:
+def _parser(directory: str, wanted: Piece, stream: BinaryIO, form: Form, schema: pa.Schema) -> Parse:
     """What turns whole lines of this file into as many rows. It fails if it cannot, with an error of Arrow's."""
-    if kind == "json":
-        raw = _parse_json(schema)
-    elif kind == "csv":
+    corrupt = schema.get_field_index(CORRUPT) if form.mode == PERMISSIVE else -1
+    inside = schema if corrupt < 0 else schema.remove(corrupt)
+    if form.kind == "json":
+        raw = _parse_json(inside)
+    elif form.kind == "csv":
         stream.seek(0)
-        raw = _parse_csv(schema, _header(directory, wanted.file, stream.readline(), schema))
+        names = _header(directory, wanted.file, stream.readline(), form, inside) if form.header else inside.names
+        raw = _parse_csv(inside, names, form.sep)
     else:
         raw = _parse_text
 
     def parse(data: bytes) -> pa.Table:
         table = raw(data.replace(b"\r\n", b"\n") if b"\r" in data else data)
-        if table.num_rows != data.count(b"\n") + (not data.endswith(b"\n")):
+        if table.num_rows != _count(data):
             raise pa.ArrowInvalid("a line is blank, or holds more or less than one row")
-        fitted = table.rename_columns(schema.names).cast(schema)
+        fitted = table.rename_columns(inside.names).cast(inside)
         fitted.validate(full=True)  # Arrow does not look by itself whether texts are UTF-8
-        return fitted
+        if corrupt < 0:
+            return fitted
+        return fitted.add_column(corrupt, schema.field(corrupt), pa.nulls(fitted.num_rows, pa.string()))
 
     return parse
 
@@ -266,10 +355,11 @@ def _as_in_json(wanted: pa.DataType) -> pa.DataType:
     return wanted
 
 
-def _header(directory: str, file: str, line: bytes, schema: pa.Schema) -> list[str]:
+def _header(directory: str, file: str, line: bytes, form: Form, schema: pa.Schema) -> list[str]:
     """The names of a CSV file's columns. Those of the schema are among them, in any order."""
+    between = pa.csv.ParseOptions(delimiter=form.sep)
     try:
-        names: list[str] = pa.csv.read_csv(io.BytesIO(line)).column_names
+        names: list[str] = pa.csv.read_csv(io.BytesIO(line), parse_options=between).column_names
     except ValueError:  # blank, or no text; Arrow's errors are of this kind too
         names = []
     for name in schema.names:
@@ -281,11 +371,12 @@ def _header(directory: str, file: str, line: bytes, schema: pa.Schema) -> list[s
     return names
 
 
-def _parse_csv(schema: pa.Schema, names: list[str]) -> Parse:
+def _parse_csv(schema: pa.Schema, names: list[str], sep: str) -> Parse:
+    between = pa.csv.ParseOptions(delimiter=sep)
     convert = pa.csv.ConvertOptions(
         column_types=schema,
         include_columns=schema.names,
-        # Nothing between two commas is null, and "" is an empty text. Words such as NA are texts.
+        # Nothing between two separators is null, and "" is an empty text. Words such as NA are texts.
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
@@ -298,7 +389,7 @@ def _parse_csv(schema: pa.Schema, names: list[str]) -> Parse:
             if np.any(np.add.reduceat(codes == ord('"'), begins, dtype=np.int64) % 2):
                 # Arrow would go on to the next line, which may be another piece.
                 raise pa.ArrowInvalid("a quote is not closed on its line")
-        return pa.csv.read_csv(io.BytesIO(data), blocks, convert_options=convert)
+        return pa.csv.read_csv(io.BytesIO(data), blocks, between, convert)
 
     return parse
 

@@ -3,15 +3,19 @@
 One rule: only presentation is decided here. What is shown was decided in the view, and whoever asks for JSON gets that.
 """
 
+import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from headgate.view.history import Line
 
+HTML_WIDTH = 120
+"""Characters in a line of a notebook."""
+HTML = '<pre style="line-height:normal">{code}</pre>'
 NONE = "-"
 """What nobody knows."""
 
@@ -74,7 +78,7 @@ def checkpoint(view: Line) -> RenderableType:
     facts.add_row("generation", _or_none(view["generation"]))
     facts.add_row("triggered", _when(view["triggered_ms"]))
     facts.add_row("completed", f"{_when(view['completed_ms'])}, after {duration(view['duration_ms'])}")
-    for name, label in (("seal_ms", "seal"), ("publish_ms", "publish"), ("commit_ms", "commit")):
+    for name, label in (("pre_commit_ms", "pre_commit"), ("publish_ms", "publish"), ("commit_ms", "commit")):
         facts.add_row(label, duration(view[name]))
     facts.add_row("commit retries", _or_none(view["retries"]))
     facts.add_row("restarts before", _or_none(view["restarts"]))
@@ -129,6 +133,21 @@ def event(line: Line) -> str | None:
 
 
 # -- words and numbers -----------------------------------------------------------------------------------------------
+
+
+def as_html(shown: RenderableType) -> str:
+    """A view for a page, such as a notebook's."""
+    console = Console(
+        record=True,
+        width=HTML_WIDTH,
+        file=io.StringIO(),
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_jupyter=False,
+    )
+    console.print(shown)
+    return console.export_html(inline_styles=True, code_format=HTML)
 
 
 def clock(at_ms: int) -> str:

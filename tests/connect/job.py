@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ PIECE = 20_000
 SINKS: dict[str, Callable[..., hg.TwoPhaseSink]] = {
     "kafka": hg.kafka.sink,
     "postgres": hg.postgres.sink,
-    "upsert": hg.postgres.upsert,
+    "upsert": partial(hg.postgres.sink, mode="upsert"),
 }
 
 
@@ -34,12 +35,12 @@ def build(settings: dict[str, Any]) -> hg.Job:
         spark_conf={"spark.sql.shuffle.partitions": "2"},
     )
     given = settings["source"]
-    rows = job.source("in", hg.kafka.source(**given) if "topic" in given else hg.generator(**given))
+    rows = job.source("in", hg.kafka.source(**given) if "topic" in given else hg.generator.source(**given))
     if "gate" in settings:
-        rows = rows.apply("gate", lambda frame: frame.mapInArrow(_held_at(settings["gate"]), "value string"))
+        rows = rows.transform("gate", lambda frame: frame.mapInArrow(_held_at(settings["gate"]), "value string"))
     for name, each in settings["sinks"].items():
         options = {key: value for key, value in each.items() if key not in ("kind", "columns")}
-        rows.apply(f"as-{name}", _selected(each["columns"])).sink(name, SINKS[each["kind"]](**options))
+        rows.transform(f"as-{name}", _selected(each["columns"])).sink(name, SINKS[each["kind"]](**options))
     return job
 
 

@@ -16,8 +16,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from pyspark.sql import SparkSession
 
-import headgate as hg
-from headgate import state
+from headgate import state_backend
 from headgate.connect.kafka.protocol import Client
 from headgate.connect.kafka.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
@@ -46,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
         "tests",
         master="local[2]",
         conf={"spark.sql.shuffle.partitions": "2"},
-        state=state.rocksdb(),
+        state=state_backend.rocksdb(),
         packages=[CONNECTOR],
     )
     made.sparkContext.setLogLevel("OFF")
@@ -143,7 +142,7 @@ def test_a_job_does_not_begin_without_its_servers_topics_and_tables_and_says_so_
     job = build({"directory": str(tmp_path), **jobs(kafka, postgres)[part]})
     begun = time.monotonic()
     with pytest.raises(kind) as raised:
-        hg.run_job(job, None, events.append, spark)
+        job.run(None, events.append, spark)
     assert time.monotonic() - begun < 120  # of which ten are for the server, the rest for Spark on a busy machine
     assert events == []
     line = str(raised.value)
@@ -192,9 +191,9 @@ def test_whoever_takes_up_the_id_of_a_batch_that_is_being_written_is_named_and_t
     out = to_kafka(kafka.servers, topic, ["value"])
     source = {"rows": 100, "rows_per_batch": 100}
     job = run({"directory": str(tmp_path), "source": source, "gate": str(gate), "sinks": {"out": out}})
-    with Client(kafka.servers) as stranger:
-        taken = wait_for_ids(stranger, f"{topic}.", job)[0]
-        producer = stranger.init_producer(taken, 60_000)
+    with Client(kafka.servers) as other:
+        taken = wait_for_ids(other, f"{topic}.", job)[0]
+        producer = other.init_producer(taken, 60_000)
     gate.touch()
     assert job.end(PATIENT_S) == 0
     (failed,) = told(job, "task-failed")
@@ -264,7 +263,7 @@ def test_a_full_disk_fails_the_batch_and_when_there_is_room_the_job_goes_on(
                 mount(small_disk, "remount,size=64m")
 
     job = build({"directory": str(tmp_path), "source": source, "sinks": {"out": out}})
-    result = hg.run_job(job, None, on_event, spark)
+    result = job.run(None, on_event, spark)
     assert result.ending == "finished", failures
     assert failures[0].startswith("external: sink out: "), failures
     assert "No space left on device" in failures[0]
@@ -290,7 +289,7 @@ def test_a_job_from_kafka_says_its_guarantee_and_tells_its_group_and_every_row_a
             "topic": came,
             "group": group,
             "bounded": True,
-            "max_rows_per_batch": 200,
+            "max_offsets_per_trigger": 200,
         },
         "sinks": {
             "out": to_kafka(kafka.servers, topic, ["key", "value"]),

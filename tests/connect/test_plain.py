@@ -12,7 +12,7 @@ from headgate.connect.plain import is_here
 from headgate.connect.rest import endpoint, warn_of_login as warn_of_http_login
 from headgate.errors import ExternalError
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import context_in
+from headgate.testing import context_in
 
 FAR = "http://nowhere.invalid:9"
 PASSWORD = "hidden"  # noqa: S105 - of nobody
@@ -31,7 +31,7 @@ SINKS: dict[str, tuple[Callable[[], TwoPhaseSink], str]] = {
         "rows go to nowhere.invalid:9 unencrypted",
     ),
     "mariadb.xa": (
-        lambda: mariadb.xa("nowhere.invalid", 9, "etl", PASSWORD, "shop", table="orders"),
+        lambda: mariadb.sink("nowhere.invalid", 9, "etl", PASSWORD, "shop", table="orders", mode="xa"),
         "rows go to nowhere.invalid:9 unencrypted",
     ),
 }

@@ -23,9 +23,9 @@ def build(settings: dict[str, Any]) -> hg.Job:
         checkpoint=hg.Checkpointing(storage=f"{settings['directory']}/storage", interval="10min"),
         spark_conf={"spark.sql.shuffle.partitions": "2"},
     )
-    rows = job.source("in", hg.generator(rows=ROWS, rows_per_batch=100, keys=KEYS))
-    rows.apply("totals", _totals, output_mode="update").sink(
-        "out", hg.postgres.upsert(settings["dsn"], table="totals", key=["key"])
+    rows = job.source("in", hg.generator.source(rows=ROWS, rows_per_batch=100, keys=KEYS))
+    rows.transform("totals", _totals, output_mode="update").sink(
+        "out", hg.postgres.sink(settings["dsn"], table="totals", mode="upsert", key=["key"])
     )
     return job
 

@@ -102,8 +102,8 @@ def test_the_sensor_job_is_set_as_a_user_would_run_it(monkeypatch: pytest.Monkey
     monkeypatch.delenv("SILENCE", raising=False)
     job = load_job(ROOT / "examples/fault_tolerant_sensors/job.py")
     assert isinstance(job.restart, ExponentialDelay)
-    assert job.state is not None
-    assert job.state.conf["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
+    assert job.state_backend is not None
+    assert job.state_backend.conf["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
     nodes = {node.uid: node for node in job.freeze()}
     assert list(nodes) == ["sensor-source", "parse", "anomaly-detector", "to-records", "alert-sink"]
     assert getattr(nodes["anomaly-detector"].what, "silence", None) == "60s"

@@ -54,7 +54,7 @@ def shape(text: str) -> tuple[tuple[Node, ...], dict[str, bool]]:
         elif len(inputs) > 1:
             node = replace(node, kind=Kind.JOIN if stateful[uid] else Kind.UNION, what=None)
         elif inputs:
-            node = replace(node, kind=Kind.APPLY, what=None)
+            node = replace(node, kind=Kind.TRANSFORM, what=None)
         nodes.append(node)
     return tuple(nodes), stateful
 

@@ -12,7 +12,7 @@ from headgate.errors import InvalidJob
 from headgate.job.analyse import LOADED, Analysis, analyse, evaluate
 from headgate.job.api import Job, Stream, Transform
 from headgate.job.check import check
-from headgate.job.keyed import State
+from headgate.job.keyed import KeyedState
 from headgate.job.plan import plan
 from headgate.job.processor import Processor
 from headgate.job.settings import Checkpointing
@@ -64,7 +64,7 @@ def build(build_streams: Callable[[Stream], Stream]) -> Job:
 
 
 def of_one(fn: Transform, spark: SparkSession, **options: Any) -> Analysis:
-    job = build(lambda source: source.apply("marked", marked).apply("x", fn, **options))
+    job = build(lambda source: source.transform("marked", marked).transform("x", fn, **options))
     return analyse(job.freeze(), spark)["x"]
 
 
@@ -105,7 +105,11 @@ def test_an_operator_without_state_is_known_for_it(spark: SparkSession, name: st
 @pytest.mark.parametrize("name", STATEFUL)
 def test_an_operator_with_state_is_known_for_it_and_so_is_who_comes_after(spark: SparkSession, name: str) -> None:
     job = build(
-        lambda source: source.apply("marked", marked).apply("x", STATEFUL[name]).apply("after", lambda f: f.select("*"))
+        lambda source: (
+            source.transform("marked", marked)
+            .transform("x", STATEFUL[name])
+            .transform("after", lambda f: f.select("*"))
+        )
     )
     known = analyse(job.freeze(), spark)
     assert {uid: found.stateful for uid, found in known.items()} == {
@@ -145,9 +149,9 @@ def test_the_schema_and_the_watermark_of_the_output_are_known(spark: SparkSessio
 def test_a_limit_on_a_whole_result_needs_no_state(spark: SparkSession) -> None:
     job = build(
         lambda source: (
-            source.apply("counts", counts, output_mode="complete")
-            .apply("named", lambda f: f.withColumnRenamed("count", "n"))
-            .apply("top", lambda f: f.orderBy(F.desc("n")).limit(3))
+            source.transform("counts", counts, output_mode="complete")
+            .transform("named", lambda f: f.withColumnRenamed("count", "n"))
+            .transform("top", lambda f: f.orderBy(F.desc("n")).limit(3))
         )
     )
     assert tasks(job, spark) == ["in counts named top (complete) > out"]
@@ -155,24 +159,30 @@ def test_a_limit_on_a_whole_result_needs_no_state(spark: SparkSession) -> None:
 
 def test_a_limit_on_a_whole_result_in_another_task_is_refused(spark: SparkSession) -> None:
     job = Job("orders", checkpoint=Checkpointing(storage="/data"))
-    whole = job.source("in", RateSource()).apply("counts", counts, output_mode="complete")
-    top = whole.apply("top", lambda f: f.limit(3))
+    whole = job.source("in", RateSource()).transform("counts", counts, output_mode="complete")
+    top = whole.transform("top", lambda f: f.limit(3))
     whole.union("both", top).sink("out", NullSink())
-    with pytest.raises(InvalidJob, match=r"^test_analyse.py:\d+: apply 'top' limits a result that comes whole in each"):
+    with pytest.raises(
+        InvalidJob, match=r"^test_analyse.py:\d+: transform 'top' limits a result that comes whole in each"
+    ):
         tasks(job, spark)
 
 
 @pytest.mark.parametrize(
     ("fn", "options", "message"),
     [
-        (lambda f: f.where("nothing > 1"), {}, r"apply 'x' failed: AnalysisException: \[UNRESOLVED_COLUMN"),
-        (lambda _: 1 / 0, {}, "apply 'x' failed: ZeroDivisionError: division by zero$"),
-        (lambda _: None, {}, "apply 'x' returned NoneType: it must return a DataFrame$"),
-        (static, {}, "apply 'x' returned a DataFrame that does not stream: it must be made from the one that came in"),
+        (lambda f: f.where("nothing > 1"), {}, r"transform 'x' failed: AnalysisException: \[UNRESOLVED_COLUMN"),
+        (lambda _: 1 / 0, {}, "transform 'x' failed: ZeroDivisionError: division by zero$"),
+        (lambda _: None, {}, "transform 'x' returned NoneType: it must return a DataFrame$"),
+        (
+            static,
+            {},
+            "transform 'x' returned a DataFrame that does not stream: it must be made from the one that came in",
+        ),
         (
             lambda f: f.where("value > 1"),
             {"output_mode": "update"},
-            "apply 'x' keeps no state, so output_mode='update' means nothing: leave it out",
+            "transform 'x' keeps no state, so output_mode='update' means nothing: leave it out",
         ),
     ],
 )
@@ -200,17 +210,17 @@ class NoColumns(Echo):
 
 
 class NoType(ByClock):
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.value("last", "duble")
 
 
 class NoClock(Echo):
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.map("last", "string", "double", ttl="1h")
 
 
 class Twice(ByClock):
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.value("last", LongType(), ttl="1h")
         self.again = state.list("last", "double")
 
@@ -242,33 +252,33 @@ def test_a_processor_whose_output_names_no_columns_is_refused_where_it_is_writte
 @pytest.mark.parametrize(
     ("build_streams", "expected"),
     [
-        (lambda s: s.apply("m", marked).apply("w", windows), ["in m w > out"]),
-        (lambda s: s.apply("m", marked).apply("w", windows, new_task=True), ["in m >> w.0", "w > out"]),
+        (lambda s: s.transform("m", marked).transform("w", windows), ["in m w > out"]),
+        (lambda s: s.transform("m", marked).transform("w", windows, new_task=True), ["in m >> w.0", "w > out"]),
         # A window is a watermark too, and travels through a channel.
         (
             lambda s: (
-                s.apply("m", marked)
-                .apply("w", windows)
-                .apply("v", lambda f: f.groupBy("window").count(), new_task=True)
+                s.transform("m", marked)
+                .transform("w", windows)
+                .transform("v", lambda f: f.groupBy("window").count(), new_task=True)
             ),
             ["in m w >> v.0", "v > out"],
         ),
         # Spark runs groups with state beside nothing else that keeps state.
-        (lambda s: s.apply("g", grouped).apply("h", grouped), ["in g >> h.0", "h > out"]),
+        (lambda s: s.transform("g", grouped).transform("h", grouped), ["in g >> h.0", "h > out"]),
         # After the clock there is no event time, and a new watermark may be declared.
         (
             lambda s: (
-                s.apply("m", marked)
+                s.transform("m", marked)
                 .process("p", ByClock(), key="value")
-                .apply("n", lambda f: f.withWatermark("at", "1 second"))
+                .transform("n", lambda f: f.withWatermark("at", "1 second"))
             ),
             ["in m p n > out"],
         ),
         (
             lambda s: (
-                s.apply("m", marked)
+                s.transform("m", marked)
                 .process("p", ByEvent(), key="value")
-                .apply("w", lambda f: f.groupBy(F.window("at", "5 seconds")).count())
+                .transform("w", lambda f: f.groupBy(F.window("at", "5 seconds")).count())
             ),
             ["in m p w > out"],
         ),
@@ -284,26 +294,29 @@ def test_spark_agrees_to_every_task_of_a_good_job(
     ("build_streams", "message"),
     [
         (
-            lambda s: s.apply("w", windows),
-            "Spark cannot run apply 'w': .* not supported for streaming aggregations without",
+            lambda s: s.transform("w", windows),
+            "Spark cannot run transform 'w': .* not supported for streaming aggregations without",
         ),
         (
-            lambda s: s.apply("w", windows, new_task=True),
-            "Spark cannot run apply 'w': .* aggregations without watermark",
+            lambda s: s.transform("w", windows, new_task=True),
+            "Spark cannot run transform 'w': .* aggregations without watermark",
         ),
         (
-            lambda s: s.apply("o", lambda f: f.orderBy("value")),
-            "Spark cannot run apply 'o': .*Sorting is not supported",
+            lambda s: s.transform("o", lambda f: f.orderBy("value")),
+            "Spark cannot run transform 'o': .*Sorting is not supported",
         ),
         (
-            lambda s: s.apply("d", STATEFUL["duplicates"], output_mode="complete"),
-            "Spark cannot run apply 'd': .* no streaming aggregations",
+            lambda s: s.transform("d", STATEFUL["duplicates"], output_mode="complete"),
+            "Spark cannot run transform 'd': .* no streaming aggregations",
         ),
         (
-            lambda s: s.apply("m", marked).apply("n", marked),
-            "apply 'n' declares a watermark on a stream that has one: declare it once, where the stream begins",
+            lambda s: s.transform("m", marked).transform("n", marked),
+            "transform 'n' declares a watermark on a stream that has one: declare it once, where the stream begins",
         ),
-        (lambda s: s.apply("m", marked).apply("n", marked, new_task=True), "apply 'n' declares a watermark"),
+        (
+            lambda s: s.transform("m", marked).transform("n", marked, new_task=True),
+            "transform 'n' declares a watermark",
+        ),
     ],
 )
 def test_what_spark_would_refuse_is_refused_before_it_starts(
@@ -318,8 +331,8 @@ def test_what_spark_would_refuse_is_refused_before_it_starts(
 def test_operators_are_evaluated_on_what_comes_from_outside(spark: SparkSession) -> None:
     job = Job("orders", checkpoint=Checkpointing(storage="/data"))
     source = job.source("in", RateSource())
-    more = source.apply("more", lambda f: f.withColumn("value", F.col("value") + 1))
-    source.union("both", more).apply("twice", lambda f: f.select((F.col("value") * 2).alias("value"))).sink(
+    more = source.transform("more", lambda f: f.withColumn("value", F.col("value") + 1))
+    source.union("both", more).transform("twice", lambda f: f.select((F.col("value") * 2).alias("value"))).sink(
         "out", NullSink()
     )
     _, plus, both, twice, _ = job.freeze()

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from headgate import restart, state
+from headgate import console, generator, restart, state_backend
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
@@ -15,8 +15,6 @@ from headgate.job.node import Kind, Node
 from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
-from headgate.sink.console import console
-from headgate.source.generator import generator
 from tests.job.helpers import NullSink, RateSource
 
 STORAGE = Checkpointing(storage="file:///data/headgate")
@@ -57,8 +55,8 @@ def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines
     job = new_job()
     orders = job.source("orders", RateSource())
     other = job.source("other", RateSource())
-    parsed = orders.apply("parse", keep)
-    totals = parsed.apply("totals", keep, output_mode="update", new_task=True)
+    parsed = orders.transform("parse", keep)
+    totals = parsed.transform("totals", keep, output_mode="update", new_task=True)
     alerts = parsed.process("alerts", Echo(), key="value")
     pairs = parsed.process("pairs", Echo(), key=["value", "timestamp"], new_task=True)
     merged = totals.union("merged", alerts, pairs)
@@ -68,13 +66,13 @@ def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines
     nodes = {node.uid: node for node in job.freeze()}
     assert list(nodes) == ["orders", "other", "parse", "totals", "alerts", "pairs", "merged", "joined", "again", "out"]
     assert [node.kind for node in nodes.values()] == [
-        *(Kind.SOURCE, Kind.SOURCE, Kind.APPLY, Kind.APPLY, Kind.PROCESS, Kind.PROCESS),
+        *(Kind.SOURCE, Kind.SOURCE, Kind.TRANSFORM, Kind.TRANSFORM, Kind.PROCESS, Kind.PROCESS),
         *(Kind.UNION, Kind.JOIN, Kind.JOIN, Kind.SINK),
     ]
     first = int(nodes["orders"].where.removeprefix("test_api.py:"))
     assert [node.where for node in nodes.values()] == [f"test_api.py:{first + offset}" for offset in range(10)]
     assert nodes["totals"] == Node(
-        "totals", Kind.APPLY, ("parse",), keep, "update", new_task=True, where=f"test_api.py:{first + 3}"
+        "totals", Kind.TRANSFORM, ("parse",), keep, "update", new_task=True, where=f"test_api.py:{first + 3}"
     )
     assert nodes["alerts"].key == "value"
     assert nodes["pairs"].key == ("value", "timestamp")
@@ -87,7 +85,12 @@ def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines
 def test_a_job_keeps_what_it_was_given_and_has_defaults_for_the_rest() -> None:
     plain = new_job()
     assert (plain.name, plain.checkpoint, plain.restart) == ("orders", STORAGE, ExponentialDelay())
-    assert (plain.state, plain.master, plain.batch_interval_ms, dict(plain.spark_conf)) == (None, None, None, {})
+    assert (plain.state_backend, plain.master, plain.batch_interval_ms, dict(plain.spark_conf)) == (
+        None,
+        None,
+        None,
+        {},
+    )
     given: dict[str, str | bool | float] = {"spark.cores.max": 4, "spark.eventLog.enabled": True, "spark.x": "y"}
     full = Job(
         "orders",
@@ -109,15 +112,15 @@ def test_a_job_is_frozen_once_and_the_same_each_time() -> None:
 
 
 def test_headgates_own_sources_sinks_and_backends_have_the_shape_that_a_job_asks_for() -> None:
-    assert isinstance(generator(rows=1), Source)
-    assert isinstance(console(), Sink)
-    assert not isinstance(console(), Source)
-    assert isinstance(state.rocksdb(), StateBackend)
+    assert isinstance(generator.source(rows=1), Source)
+    assert isinstance(console.sink(), Sink)
+    assert not isinstance(console.sink(), Source)
+    assert isinstance(state_backend.rocksdb(), StateBackend)
 
 
 def unfinished() -> None:
     job = new_job()
-    stream(job).apply("half", keep)
+    stream(job).transform("half", keep)
     job.freeze()
 
 
@@ -134,11 +137,11 @@ def frozen() -> None:
 
 
 def twice() -> None:
-    stream(uid="in").apply("in", keep)
+    stream(uid="in").transform("in", keep)
 
 
 def twice_but_for_case() -> None:
-    stream(uid="in").apply("In", keep)
+    stream(uid="in").transform("In", keep)
 
 
 def anything(value: object) -> Any:
@@ -159,10 +162,13 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: stream(uid="a\n"), r"LINE: uid 'a\\n' cannot be a file name"),
     # No uid
     (
-        lambda: stream().apply(anything(keep)),
-        r"LINE: apply has no uid: begin with a name, .*, as in apply\('keep', ...\)",
+        lambda: stream().transform(anything(keep)),
+        r"LINE: transform has no uid: begin with a name, .*, as in transform\('keep', ...\)",
     ),
-    (lambda: stream().apply(anything(lambda f: f)), r"LINE: apply has no uid: .* as in apply\('name', ...\)"),
+    (
+        lambda: stream().transform(anything(lambda f: f)),
+        r"LINE: transform has no uid: .* as in transform\('name', ...\)",
+    ),
     (lambda: stream().process(anything(Echo()), key="x"), r"LINE: process has no uid: .* as in process\('name', ...\)"),
     (lambda: stream().sink(anything(NullSink())), r"LINE: sink has no uid: .* as in sink\('name', ...\)"),
     (lambda: new_job().source(anything(RateSource())), r"LINE: source has no uid: .* as in source\('name', ...\)"),
@@ -172,13 +178,16 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (twice, r"LINE: uid 'in' is taken \(test_api.py:\d+\): give each a name of its own"),
     (twice_but_for_case, r"LINE: uid 'In' is too much like 'in' \(test_api.py:\d+\)"),
     # Things of another kind
-    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.generator\(...\)"),
-    (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is no source"),
-    (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is no source"),
-    (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is no sink: give one, as in"),
-    (lambda: stream().sink("out", anything(print)), "LINE: <built-in function print> is no sink"),
-    (lambda: stream().apply("x"), r"LINE: apply\('x', ...\) needs a function from DataFrame to DataFrame, not None"),
-    (lambda: stream().apply("x", anything("y")), r"LINE: apply\('x', ...\) needs a function .*, not 'y'"),
+    (lambda: new_job().source("in"), r"LINE: None is not a source: give one, as in headgate.generator.source\(...\)"),
+    (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is not a source"),
+    (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is not a source"),
+    (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is not a sink: give one, as in"),
+    (lambda: stream().sink("out", anything(print)), "LINE: <built-in function print> is not a sink"),
+    (
+        lambda: stream().transform("x"),
+        r"LINE: transform\('x', ...\) needs a function from DataFrame to DataFrame, not None",
+    ),
+    (lambda: stream().transform("x", anything("y")), r"LINE: transform\('x', ...\) needs a function .*, not 'y'"),
     (
         lambda: stream().process("x", anything(keep), key="k"),
         r"LINE: process\('x', ...\) needs a headgate.Processor, not",
@@ -190,10 +199,13 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: stream().process("x", Echo(), key=""), r"LINE: process\('x', ...\) has key='': name the columns"),
     (lambda: stream().process("x", Echo(), key=["a", anything(1)]), r"LINE: .* has key=\['a', 1\]: name the columns"),
     (
-        lambda: stream().apply("x", keep, output_mode="all"),
+        lambda: stream().transform("x", keep, output_mode="all"),
         "LINE: output_mode='all': choose one of 'append', 'update', 'c",
     ),
-    (lambda: stream().apply("x", keep, new_task=anything(1)), "LINE: new_task=1: write new_task=True or leave it out"),
+    (
+        lambda: stream().transform("x", keep, new_task=anything(1)),
+        "LINE: new_task=1: write new_task=True or leave it out",
+    ),
     (lambda: stream().union("u"), r"LINE: union\('u'\) needs another stream: union\('u', other\)"),
     (lambda: stream().union("u", anything("x")), r"LINE: union\('u', ...\) needs a stream of this job, not 'x'"),
     (lambda: stream().join("j", fn=both), r"LINE: join\('j', ...\) needs a stream of this job, not None"),
@@ -211,10 +223,13 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: Job("x", checkpoint=anything("/data")), "LINE: checkpoint='/data': give a headgate.Checkpointing"),
     (
         lambda: Job("x", checkpoint=STORAGE, restart=anything("always")),
-        "LINE: restart='always' is no strategy: make one",
+        "LINE: restart='always' is not a strategy: make one",
     ),
-    (lambda: Job("x", checkpoint=STORAGE, state=anything("rocksdb")), "LINE: state='rocksdb' is no state backend"),
-    (lambda: Job("x", checkpoint=STORAGE, batch_interval="x"), "LINE: batch_interval='x' is no duration"),
+    (
+        lambda: Job("x", checkpoint=STORAGE, state_backend=anything("rocksdb")),
+        "LINE: state_backend='rocksdb' is not a state backend",
+    ),
+    (lambda: Job("x", checkpoint=STORAGE, batch_interval="x"), "LINE: batch_interval='x' is not a valid duration"),
     (
         lambda: Job("x", checkpoint=STORAGE, spark_conf=anything({"a": None})),
         "LINE: spark_conf has 'a': None: give text",

@@ -17,7 +17,7 @@ class Loud(hg.Processor):
     def process(self, key, rows, context): ...
 
 job = hg.Job("orders", checkpoint=hg.Checkpointing(storage=Path("state")))
-orders = job.source("orders", hg.generator(rows=10))
+orders = job.source("orders", hg.generator.source(rows=10))
 """
 
 
@@ -33,21 +33,21 @@ def told(directory: Path, body: str) -> str:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ('hg.generator(rows="many")', "generator: rows is 'many': give a whole number, as in rows=1000"),
-        ("hg.generator(keys=2.5)", "generator: keys is 2.5: give a whole number, as in keys=1000"),
-        ("hg.generator(rows_per_batch=None)", "generator: rows_per_batch is None: give a whole number"),
-        ('hg.generator(skew="much")', "generator: skew is 'much': give a number, as in skew=0"),
-        ("hg.generator(start=5)", "generator: start is 5: give a time such as '2025-01-01T00:00:00Z'"),
-        ('hg.log_directory("in", schema="a STRIN")', "column a has the type STRIN, which Spark does not have: write"),
-        ('hg.log_directory("in", schema=None)', "log_directory: schema is None: give columns, such as"),
-        ('hg.log_directory(None, schema="a INT")', "log_directory: path is None: give the path of a directory"),
+        ('hg.generator.source(rows="many")', "generator.source: rows is 'many': give a whole number, as in rows=1000"),
+        ("hg.generator.source(keys=2.5)", "generator.source: keys is 2.5: give a whole number, as in keys=1000"),
+        ("hg.generator.source(rows_per_batch=None)", "generator.source: rows_per_batch is None: give a whole number"),
+        ('hg.generator.source(skew="much")', "generator.source: skew is 'much': give a number, as in skew=0"),
+        ("hg.generator.source(start=5)", "generator.source: start is 5: give a time such as '2025-01-01T00:00:00Z'"),
+        ('hg.files.source("in", schema="a STRIN")', "column a has the type STRIN, which Spark does not have: write"),
+        ('hg.files.source("in", schema=None)', "files.source: schema is None: give columns, such as"),
+        ('hg.files.source(None, schema="a INT")', "files.source: path is None: give the path of a directory"),
         (
-            'hg.log_directory("in", schema="a INT", rows_per_batch="few")',
+            'hg.files.source("in", schema="a INT", rows_per_batch="few")',
             "rows_per_batch is 'few': give a whole number",
         ),
-        ("hg.files(7)", "files: path is 7: give the path of a directory"),
-        ('hg.files("out", files_per_batch="one")', "files_per_batch is 'one': give a whole number"),
-        ('hg.Checkpointing(storage="state", interval="soon")', "interval='soon' is no duration"),
+        ("hg.files.sink(7)", "files.sink: path is 7: give the path of a directory"),
+        ('hg.files.sink("out", files_per_batch="one")', "files_per_batch is 'one': give a whole number"),
+        ('hg.Checkpointing(storage="state", interval="soon")', "interval='soon' is not a valid duration"),
         ('hg.Job("a", checkpoint=hg.Checkpointing(storage="gs://b/c"))', "Spark has no file system for 'gs'"),
         ('hg.Job("a", checkpoint=hg.Checkpointing(storage="s3://b/c"))', "write s3a:// in its place"),
         (

@@ -18,7 +18,7 @@ def jobs(draw: st.DrawFn) -> tuple[tuple[Node, ...], dict[str, bool], tuple[str,
         inputs = tuple(draw(st.lists(st.sampled_from(streams), max_size=3))) if streams else ()
         stateful[uid] = bool(inputs) and draw(st.booleans())
         mode = draw(st.sampled_from(["append", "append", "update", "complete"])) if len(inputs) == 1 else "append"
-        kinds = [Kind.SOURCE, Kind.APPLY, Kind.JOIN if stateful[uid] else Kind.UNION, Kind.UNION]
+        kinds = [Kind.SOURCE, Kind.TRANSFORM, Kind.JOIN if stateful[uid] else Kind.UNION, Kind.UNION]
         kind = draw(st.sampled_from([kinds[len(inputs)], Kind.SINK])) if len(inputs) == 1 else kinds[len(inputs)]
         stateful[uid] = stateful[uid] and kind is not Kind.SINK
         new_task = kind not in {Kind.SOURCE, Kind.SINK} and draw(st.integers(0, 4)) == 0

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import DoubleType, StructType
 
 from headgate.errors import InvalidJob, InvalidOption
-from headgate.job.keyed import State, zoned
+from headgate.job.keyed import KeyedState, zoned
 from headgate.job.processor import Context, Processor, run_processor
 
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -65,7 +65,7 @@ class AnomalyDetector(Processor):
     output = "sensor string, value double, last double, at timestamp"
     time = "processing"
 
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.value("last-value", "double", ttl="1h")
         self.quiet = state.value("quiet", "timestamp", ttl="1h")
 
@@ -75,10 +75,10 @@ class AnomalyDetector(Processor):
             if last is not None and abs(row.value - last) > 5.0 and quiet is None:
                 yield Row(sensor=key, value=row.value, last=last, at=row.at)
                 quiet = row.at
-                self.quiet.set(quiet)
+                self.quiet.update(quiet)
                 context.timer_after("1ms")
             last = row.value
-        self.last.set(last)
+        self.last.update(last)
 
     def on_timer(self, key: str, at_ms: int, context: Context) -> None:  # noqa: ARG002 - as the base has it
         self.quiet.clear()
@@ -110,7 +110,7 @@ class Remember(Processor):
     )
     time = "processing"
 
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.value = state.value("value", DoubleType(), ttl="1h")
         self.short = state.value("short", "double", ttl="1ms")
         self.all = state.list("all", "double")
@@ -119,19 +119,32 @@ class Remember(Processor):
 
     def process(self, key: tuple[str, float], rows: Iterator[Row], context: Context) -> Iterable[Row]:
         value, short, everything = self.value.get(), self.short.get(), self.all.get()
-        before = [f"{at.astimezone(UTC):%H:%M}={n.n}" for at, n in sorted(self.by.items())]
+        before = [f"{at.astimezone(UTC):%H:%M}={n.n}" for at, n in sorted(self.by.iterator())]
         for row in rows:
-            self.value.set(row.value)
-            self.short.set(row.value)
-            self.all.append(row.value)
-            seen = self.by.get(row.at)
+            self.value.update(row.value)
+            self.short.update(row.value)
+            if row.value % 2:
+                self.all.append_value(row.value)
+            else:
+                self.all.append_list([row.value])
+            self.all.append_list([])
+            seen = self.by.get_value(row.at)
             assert seen is None or seen.at == row.at
-            self.by.set(row.at, (1 if seen is None else seen.n + 1, row.at))
-            self.times.set([[row.at]])
+            self.by.update_value(row.at, (1 if seen is None else seen.n + 1, row.at))
+            self.times.put([[row.at]])
+            assert self.value.exists()
+            assert self.all.exists()
+            assert self.by.exists()
+            assert self.by.contains_key(row.at)
+            assert row.at in self.by.keys()  # noqa: SIM118 - Spark's name; a map state is no dict
+            assert {n.at for n in self.by.values()} == {*self.by.keys()} == {at for at, _ in self.by.iterator()}
             if row.value < 0:
                 self.value.clear()
-                self.all.set([])
-                self.by.remove(row.at)
+                self.all.put([])
+                self.by.remove_key(row.at)
+                assert not self.value.exists()
+                assert not self.all.exists()
+                assert not self.by.contains_key(row.at)
         ((at,),) = self.times.get()
         zones = f"{at.astimezone(UTC):%H:%M}"
         first = context.timer_after("1ms")
@@ -211,7 +224,7 @@ class Silence(Processor):
     )
     time = "event"
 
-    def open(self, state: State) -> None:
+    def open(self, state: KeyedState) -> None:
         self.last = state.value("last", "timestamp")
 
     def process(self, key: str, rows: Iterator[Row], context: Context) -> None:  # noqa: ARG002 - as the base has it
@@ -219,7 +232,7 @@ class Silence(Processor):
         for at_ms in context.timers():
             context.cancel_timer(at_ms)
         context.timer_at(last + timedelta(minutes=5))
-        self.last.set(last)
+        self.last.update(last)
 
     def on_timer(self, key: str, at_ms: int, context: Context) -> Iterator[Row]:
         assert round(minute(0).timestamp() * 1_000) < at_ms <= context.watermark_ms
@@ -303,7 +316,7 @@ def test_what_has_no_timestamp_is_left_as_it_is(spark: SparkSession, of: str) ->
 def test_a_wrong_delay_is_refused_as_any_duration_is() -> None:
     handle: Any = None
     context = Context(processing_ms=1, watermark_ms=1, _handle=handle, _time="processing")
-    with pytest.raises(InvalidOption, match="delay='soon' is no duration"):
+    with pytest.raises(InvalidOption, match="delay='soon' is not a valid duration"):
         context.timer_after("soon")
     with pytest.raises(InvalidJob, match="a timer needs a time"):
         Context(processing_ms=-1, watermark_ms=-1, _handle=handle, _time="none").timer_at(5)

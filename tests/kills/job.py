@@ -1,4 +1,4 @@
-"""The job of a campaign: numbered rows, each of which goes out by every way of a group.
+"""The job of a campaign: numbered rows, each of which goes to every sink of a group.
 
 ``HEADGATE_KILLS`` (JSON) says which, and where the servers are.
 """
@@ -24,7 +24,7 @@ def build(settings: dict[str, Any]) -> hg.Job:
             storage=f"{settings['directory']}/storage", interval="1s", tolerable_failed_checkpoints=1000, timeout="5min"
         ),
         restart=hg.restart.fixed_delay(delay="200ms"),
-        state=hg.state.rocksdb(),
+        state_backend=hg.state_backend.rocksdb(),
         spark_conf={
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "1g",
@@ -32,13 +32,13 @@ def build(settings: dict[str, Any]) -> hg.Job:
         },
         batch_interval="1s",
     )
-    source = hg.generator(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
+    source = hg.generator.source(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
     numbers = job.source("numbers", source)
     ways = [WAYS[name] for name in settings["ways"]]
-    totals = numbers.apply("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers
+    totals = numbers.transform("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers
     for way in ways:
         rows = totals if way.totals else numbers
-        rows.apply(f"as-{way.name}", _selected(way.columns)).sink(way.name, way.sink(settings))
+        rows.transform(f"as-{way.name}", _selected(way.columns)).sink(way.name, way.sink(settings))
     return job
 
 

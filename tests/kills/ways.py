@@ -1,4 +1,4 @@
-"""Every way out that a campaign of kills tries: what it needs, the sink itself, and an independent reader.
+"""Every sink that a campaign of kills tries: what it needs, the sink itself, and an independent reader.
 
 One rule: a reader knows nothing of Headgate. It is ``psql``, ``mariadb``, a consumer that sees committed rows, a plain
 HTTP request, or the table format's own reader.
@@ -26,7 +26,7 @@ BLOCK = 500
 
 @dataclass(frozen=True)
 class Way:
-    """A way out."""
+    """A sink under test."""
 
     name: str
     server: str | None
@@ -83,7 +83,7 @@ def _files(ground: Ground) -> Counter[int]:
 
 
 def _in_search(ground: Ground) -> Counter[int]:
-    """All ids, page by page: one answer has no more than so many."""
+    """All ids, page by page: one answer has no more than this many."""
     ground.opensearch.request("POST", "/numbers/_refresh")
     found: Counter[int] = Counter()
     after: list[int] = []
@@ -151,7 +151,7 @@ def _totals_in_hbase(ground: Ground) -> Counter[int]:
 WAYS = {
     way.name: way
     for way in (
-        Way("files", None, PLAIN, _nothing, lambda it: hg.files(f"{it['directory']}/files"), _files),
+        Way("files", None, PLAIN, _nothing, lambda it: hg.files.sink(f"{it['directory']}/files"), _files),
         Way(
             "kafka-two-phase",
             "kafka",
@@ -197,7 +197,7 @@ WAYS = {
             "mariadb",
             PLAIN,
             _mariadb_table("xa"),
-            lambda it: hg.mariadb.xa(**_mariadb(it), table="xa"),
+            lambda it: hg.mariadb.sink(**_mariadb(it), table="xa", mode="xa"),
             _in_mariadb("xa"),
         ),
         Way(
@@ -205,7 +205,7 @@ WAYS = {
             "postgres",
             PLAIN,
             _postgres_table("upserted", ", PRIMARY KEY (n)"),
-            lambda it: hg.postgres.upsert(it["postgres"], table="upserted", key=["n"]),
+            lambda it: hg.postgres.sink(it["postgres"], table="upserted", mode="upsert", key=["n"]),
             _in_postgres("upserted"),
             ahead=True,
         ),
@@ -251,7 +251,7 @@ WAYS = {
             lambda ground: _nothing(
                 ground.postgres.query("CREATE TABLE totals (block BIGINT PRIMARY KEY, total BIGINT)", DATABASE)
             ),
-            lambda it: hg.postgres.upsert(it["postgres"], table="totals", key=["block"]),
+            lambda it: hg.postgres.sink(it["postgres"], table="totals", mode="upsert", key=["block"]),
             _totals_in_postgres,
             totals=True,
         ),

@@ -15,18 +15,20 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from headgate import state
+from headgate import state_backend
 from headgate.errors import InvalidOption
 from headgate.needs import NEEDED
 from headgate.task.session import build_session
 from services.processes import family
 
 BACKENDS = {
-    "default": state.rocksdb(snapshot_after=1, maintenance_interval="100ms"),
-    "spinning_disk": state.rocksdb(profile="spinning_disk", snapshot_after=1, compression="zstd"),
-    "flash_ssd": state.rocksdb(profile="flash_ssd", snapshot_after=1, compression="none"),
-    "low_memory": state.rocksdb(profile="low_memory", incremental=False, compact_on_commit=True, count_rows=False),
-    "hashmap": state.hashmap(),
+    "default": state_backend.rocksdb(snapshot_after=1, maintenance_interval="100ms"),
+    "spinning_disk": state_backend.rocksdb(profile="spinning_disk", snapshot_after=1, compression="zstd"),
+    "flash_ssd": state_backend.rocksdb(profile="flash_ssd", snapshot_after=1, compression="none"),
+    "low_memory": state_backend.rocksdb(
+        profile="low_memory", incremental=False, compact_on_commit=True, count_rows=False
+    ),
+    "hashmap": state_backend.hashmap(),
 }
 """The first one's interval counts for all: one thread of a process looks after all stores."""
 BATCHES = 3
@@ -71,9 +73,9 @@ def listening() -> set[str]:
                 ports[f"socket:[{fields[9]}]"] = address(fields[1].partition(":")[0])
     found = set()
     for process in family(os.getpid()):
-        for handle in Path(f"/proc/{process.pid}/fd").iterdir():
+        for committable in Path(f"/proc/{process.pid}/fd").iterdir():
             with contextlib.suppress(OSError):  # It may be closed by now.
-                found.add(ports.get(str(handle.readlink()), ""))
+                found.add(ports.get(str(committable.readlink()), ""))
     return found - {""}
 
 
@@ -84,7 +86,7 @@ def address(text: str) -> str:
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
-def run_query(spark: SparkSession, backend: state.StateBackend, work: Path) -> dict[str, Any]:
+def run_query(spark: SparkSession, backend: state_backend.StateBackend, work: Path) -> dict[str, Any]:
     """Count to a few in a stateful query under this backend."""
     session = build_session("tests", existing=spark.newSession(), state=backend)
     done: list[int] = []
@@ -194,14 +196,16 @@ def refused(spark: SparkSession) -> dict[str, str]:
             lambda: build_session("t", conf={"spark.executor.cores": "9"}, existing=spark, state=backend)
         ),
         "master": refusal(lambda: build_session("t", master="local[3]", existing=spark, state=backend)),
-        "directory": refusal(lambda: build_session("t", existing=spark, state=state.rocksdb(local_directory="/x"))),
+        "directory": refusal(
+            lambda: build_session("t", existing=spark, state=state_backend.rocksdb(local_directory="/x"))
+        ),
         "need": refusal(lambda: build_session("t", conf={"spark.speculation": "true"}, existing=spark, state=backend)),
     }
 
 
-def refusal(attempt: Callable[[], object]) -> str:
+def refusal(write_id: Callable[[], object]) -> str:
     try:
-        attempt()
+        write_id()
     except InvalidOption as error:
         return str(error)
     return "not refused"

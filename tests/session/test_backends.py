@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from headgate import state
+from headgate import state_backend
 from headgate.errors import InvalidOption
 
 STORE = "spark.sql.streaming.stateStore"
@@ -12,7 +12,7 @@ ROCKSDB = f"{STORE}.rocksdb"
 
 
 def test_the_hash_map_is_sparks_own() -> None:
-    backend = state.hashmap(snapshot_after=3, maintenance_interval="2s", versions_in_memory=1)
+    backend = state_backend.hashmap(snapshot_after=3, maintenance_interval="2s", versions_in_memory=1)
     assert backend.name == "hashmap"
     assert backend.conf == {
         f"{STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -24,7 +24,7 @@ def test_the_hash_map_is_sparks_own() -> None:
 
 
 def test_rocksdb_sets_only_what_is_said() -> None:
-    assert state.rocksdb().conf == {
+    assert state_backend.rocksdb().conf == {
         f"{STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{STORE}.checkpointFormatVersion": "2",
         f"{STORE}.minDeltasForSnapshot": "10",
@@ -37,7 +37,7 @@ def test_rocksdb_sets_only_what_is_said() -> None:
 
 
 def test_every_keyword_of_rocksdb_reaches_spark(tmp_path: object) -> None:
-    conf = state.rocksdb(
+    conf = state_backend.rocksdb(
         incremental=False,
         block_size_kb=16,
         write_buffer_mb=7,
@@ -76,13 +76,13 @@ def test_every_keyword_of_rocksdb_reaches_spark(tmp_path: object) -> None:
 
 
 def test_a_keyword_wins_over_the_profile() -> None:
-    conf = state.rocksdb(profile="spinning_disk", block_size_kb=8).conf
+    conf = state_backend.rocksdb(profile="spinning_disk", block_size_kb=8).conf
     assert conf[f"{ROCKSDB}.blockSizeKB"] == "8"
     assert conf[f"{ROCKSDB}.writeBufferSizeMB"] == "64"
 
 
 def test_a_bound_takes_the_place_of_the_profiles_cache() -> None:
-    conf = state.rocksdb(profile="spinning_disk", memory_mb=256).conf
+    conf = state_backend.rocksdb(profile="spinning_disk", memory_mb=256).conf
     assert f"{ROCKSDB}.blockCacheSizeMB" not in conf
     assert conf[f"{ROCKSDB}.maxMemoryUsageMB"] == "256"
 
@@ -92,7 +92,7 @@ def test_a_bound_takes_the_place_of_the_profiles_cache() -> None:
 )
 def test_a_cache_under_a_bound_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidOption, match="block_cache_mb has no effect beside memory_mb"):
-        state.rocksdb(**options)  # type: ignore[arg-type]
+        state_backend.rocksdb(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_a_cache_under_a_bound_is_refused(options: dict[str, object]) -> None:
         ({"incremental": "yes"}, "incremental='yes' is neither on nor off"),
         ({"block_size_kb": 0}, "block_size_kb=0 is too few"),
         ({"max_open_files": -2}, "max_open_files=-2 is too few"),
-        ({"memory_mb": 1.5}, "memory_mb=1.5 is no whole number"),
+        ({"memory_mb": 1.5}, "memory_mb=1.5 is not a valid whole number"),
         ({"snapshot_after": 0}, "snapshot_after=0 is too few"),
-        ({"maintenance_interval": "soon"}, "maintenance_interval='soon' is no duration"),
+        ({"maintenance_interval": "soon"}, "maintenance_interval='soon' is not a valid duration"),
         (
             {"options": {"colour": "red"}},
             "options has 'colour', which Spark cannot set: it has writeBufferCacheRatio, ",
@@ -118,7 +118,7 @@ def test_a_cache_under_a_bound_is_refused(options: dict[str, object]) -> None:
 )
 def test_what_cannot_hold_is_refused_by_name(options: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidOption) as refused:
-        state.rocksdb(**options)  # type: ignore[arg-type]
+        state_backend.rocksdb(**options)  # type: ignore[arg-type]
     assert said in str(refused.value)
 
 
@@ -134,10 +134,10 @@ def test_what_cannot_hold_is_refused_by_name(options: dict[str, object], said: s
 )
 def test_flinks_options_are_refused_with_what_spark_has_instead(option: str, said: str) -> None:
     with pytest.raises(InvalidOption, match=f"options has '{option}', which Spark cannot set: {said}"):
-        state.rocksdb(options={option: 1})
+        state_backend.rocksdb(options={option: 1})
 
 
 def test_a_backend_survives_pickling() -> None:
-    backend = state.rocksdb(profile="flash_ssd")
+    backend = state_backend.rocksdb(profile="flash_ssd")
     assert pickle.loads(pickle.dumps(backend)) == backend  # noqa: S301 - our own
     assert hash(backend) == hash(pickle.loads(pickle.dumps(backend)))  # noqa: S301 - our own

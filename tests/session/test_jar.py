@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from headgate.task.session import FILE_SYSTEM, JAR, PLUGIN
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +25,7 @@ def test_the_jar_holds_the_classes_that_are_set() -> None:
     assert entries(JAR).keys() >= {f"{name.replace('.', '/')}.class" for name in named}
 
 
+@pytest.mark.heavy
 def test_the_jar_is_built_from_these_sources(tmp_path: Path) -> None:
     with zipfile.ZipFile(JAR) as archive:
         manifest = archive.read("META-INF/MANIFEST.MF").decode().replace("\r\n ", "").splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import state
+from headgate import state_backend
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.task import packages
 from headgate.task.packages import KAFKA, TRIED, Repository, resolve
@@ -222,6 +222,6 @@ def test_what_others_on_the_way_could_exchange_is_refused_unless_it_is_allowed(
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
 def test_jars_are_where_the_driver_and_the_executors_look(master: str) -> None:
     conf = {"spark.driver.extraClassPath": "/mine.jar"}
-    found = settings_for("orders", master=master, conf=conf, state=state.rocksdb(), beside=(Path("/a.jar"),))
+    found = settings_for("orders", master=master, conf=conf, state=state_backend.rocksdb(), beside=(Path("/a.jar"),))
     assert found["spark.driver.extraClassPath"] == f"/mine.jar:{JAR}:/a.jar"
     assert found.get("spark.jars") == (None if master.startswith("local") else f"{JAR},/a.jar")

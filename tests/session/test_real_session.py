@@ -18,6 +18,7 @@ from headgate.task.session import JAR
 from services.processes import family
 from services.server import wait_until
 
+pytestmark = pytest.mark.heavy
 ROOT = Path(__file__).parents[2]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that starts fast and then runs slowly."""
@@ -26,13 +27,13 @@ COMMANDS = ("chmod", "chown", "ls", "readlink", "stat")
 ADOPT = """
 import sys, warnings
 from pyspark.sql import SparkSession
-from headgate import state
+from headgate import state_backend
 from headgate.task.session import build_session
 plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 plain.conf.set("spark.sql.streaming.checkpoint.fileChecksum.enabled", "true")
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    spark = build_session("tests", state=state.hashmap())
+    spark = build_session("tests", state=state_backend.hashmap())
     print(spark is plain, spark.conf.get("spark.sql.streaming.minBatchesToRetain"))
     print(spark.conf.get("spark.sql.streaming.checkpoint.fileChecksum.enabled"))
     print([str(each.message)[:60] for each in said], spark.sparkContext.pythonExec == sys.executable)
@@ -45,10 +46,10 @@ sys.stdin.read()
 MEMORY = """
 import sys, time
 from pathlib import Path
-from headgate import state
+from headgate import state_backend
 from headgate.task.session import build_session
 conf = {"spark.sql.shuffle.partitions": "1", "spark.headgate.stateMemory.intervalMs": "200"}
-backend = state.rocksdb(snapshot_after=1, maintenance_interval="100ms")
+backend = state_backend.rocksdb(snapshot_after=1, maintenance_interval="100ms")
 spark = build_session("tests", master="local[1]", conf=conf, state=backend)
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).load().groupBy("value").count()
 query = rows.writeStream.outputMode("update").option("checkpointLocation", sys.argv[1]).format("noop").start()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate import state
+from headgate import state_backend
 from headgate.errors import InvalidOption
 from headgate.needs import NEEDED
 from headgate.task.session import FILE_SYSTEM, JAR, PLUGIN, PREFERRED, build_session, settings_for
 
-ROCKSDB = state.rocksdb()
+ROCKSDB = state_backend.rocksdb()
 
 
 def test_everything_that_is_needed_is_set() -> None:
@@ -44,10 +44,12 @@ def test_the_user_may_say_what_is_needed_anyway(key: str) -> None:
     assert settings_for("orders", conf={key: value.upper()}, state=ROCKSDB)[key] == value
 
 
-@pytest.mark.parametrize("backend", [state.hashmap(), state.rocksdb(profile="low_memory")], ids=lambda b: b.name)
-def test_what_the_state_backend_says_is_not_said_again(backend: state.StateBackend) -> None:
+@pytest.mark.parametrize(
+    "backend", [state_backend.hashmap(), state_backend.rocksdb(profile="low_memory")], ids=lambda b: b.name
+)
+def test_what_the_state_backend_says_is_not_said_again(backend: state_backend.StateBackend) -> None:
     for key in backend.conf:
-        with pytest.raises(InvalidOption, match=rf"state=headgate\.state\.{backend.name}\("):
+        with pytest.raises(InvalidOption, match=rf"state_backend=headgate\.state_backend\.{backend.name}\("):
             settings_for("orders", conf={key.lower(): "other"}, state=backend)
 
 
@@ -82,7 +84,7 @@ def test_two_masters_are_refused() -> None:
 
 @pytest.mark.parametrize("master", ["locl[2]", "local-cluster", "localhost:7077", "spark://", "http://host"])
 def test_a_master_that_is_none_is_refused(master: str) -> None:
-    with pytest.raises(InvalidOption, match="is no master of Spark"):
+    with pytest.raises(InvalidOption, match="is not a valid master of Spark"):
         settings_for("orders", master=master, state=ROCKSDB)
 
 
@@ -119,7 +121,7 @@ ADDRESSES = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "12
 
 
 def addresses(master: str, **conf: str) -> dict[str, str]:
-    found = settings_for("job", master=master, conf=conf, state=state.rocksdb())
+    found = settings_for("job", master=master, conf=conf, state=state_backend.rocksdb())
     return {key: found[key] for key in ADDRESSES if key in found}
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 KILLED_AT_ONCE = """#!/bin/sh
 case "$*" in *-version*) exec java "$@";; esac
@@ -34,6 +36,7 @@ def plan(tmp_path: Path, java: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
+@pytest.mark.heavy
 def test_a_jvm_that_is_killed_while_it_starts_is_told_in_one_line_and_may_be_tried_again(tmp_path: Path) -> None:
     told = plan(tmp_path, KILLED_AT_ONCE)
     said = [line for line in told.stderr.splitlines() if line.startswith("headgate: ")]

@@ -29,6 +29,7 @@ def test_a_kept_world_breaks_no_promise(path: Path) -> None:
     assert runner.run_one(scenario.load(path)).violations == ()
 
 
+@pytest.mark.heavy
 def test_two_hundred_seeds_break_no_promise_and_are_worth_running() -> None:
     summary = runner.run_seeds(range(5_000, 5_200), jobs=1)
     assert [verdict.violations for verdict in summary.failing] == []
@@ -123,7 +124,7 @@ def test_the_checker_finds_what_the_dead_left_for_too_long() -> None:
     scene.now = 101
     scene.checker.leftovers(scene.sinks["k0"], 2)
     assert scene.found == ["k0 has held what generation 1 left for 101 ms"]
-    scene.sinks["k0"].abort_strangers(2)
+    scene.sinks["k0"].abort_stale_generations(2)
     scene.checker.leftovers(scene.sinks["k0"], 2)
     assert len(scene.found) == 1
 

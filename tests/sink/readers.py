@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from headgate.sink.contract import Row
+from headgate.testing import Row
 
 
 def visible_files(place: Path) -> list[Path]:

@@ -4,10 +4,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit, udf
 
+from headgate import console
 from headgate.errors import InvalidOption
-from headgate.sink.api import Guarantee, Strangers
-from headgate.sink.console import console
-from headgate.sink.contract import CONTEXT, attempt, seal
+from headgate.sink.api import Guarantee, StaleGenerations
+from headgate.testing import CONTEXT, pre_commit, write_id
 
 
 def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows(
@@ -19,11 +19,11 @@ def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows
         seen.add(1)
         return f"row {number}."
 
-    sink = console(rows=3)
+    sink = console.sink(rows=3)
     sink.open(CONTEXT)
-    sink.begin_transaction(attempt(4))
+    sink.begin_transaction(write_id(4))
     sink.invoke(
-        attempt(4),
+        write_id(4),
         spark.range(100, 150, 1, 4).select(udf(look, useArrow=False)("id").alias("what"), lit("[b]").alias("x")),
     )
     printed = capsys.readouterr().out
@@ -31,24 +31,24 @@ def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows
     assert "sink: generation 1, batch 4, run 1: 50 rows\n" in printed
     assert [number for number in range(100, 150) if f"row {number}." in printed] == [100, 101, 102]
     assert printed.count("[b]") == 3
-    handle = seal(sink, 1, attempt(4))
-    sink.commit(handle)
-    sink.abort(Strangers(attempt(4).generation))
+    committable = pre_commit(sink, 1, write_id(4))
+    sink.commit(committable)
+    sink.abort(StaleGenerations(write_id(4).generation))
     assert capsys.readouterr().out == ""
 
 
 def test_an_empty_batch_is_printed_too(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    sink = console()
+    sink = console.sink()
     sink.open(CONTEXT)
-    sink.invoke(attempt(0), spark.range(0))
+    sink.invoke(write_id(0), spark.range(0))
     assert "batch 0, run 1: 0 rows\n" in capsys.readouterr().out
 
 
 def test_it_promises_no_more_than_it_keeps() -> None:
-    assert console().guarantee is Guarantee.AT_LEAST_ONCE
-    assert console(5).describe() == "the console, at most 5 rows a batch"
+    assert console.sink().guarantee is Guarantee.AT_LEAST_ONCE
+    assert console.sink(5).describe() == "the console, at most 5 rows a batch"
 
 
 def test_a_negative_number_of_rows_is_refused() -> None:
     with pytest.raises(InvalidOption, match="got -1"):
-        console(rows=-1)
+        console.sink(rows=-1)

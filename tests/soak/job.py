@@ -27,13 +27,13 @@ def build(settings: dict[str, Any]) -> hg.Job:
         "soak",
         checkpoint=hg.Checkpointing(storage=f"{directory}/storage", interval=settings["interval"]),
         restart=hg.restart.none(),
-        state=hg.state.rocksdb(),
+        state_backend=hg.state_backend.rocksdb(),
         master="local[2]",
     )
-    rows = job.source("numbers", hg.generator(rows_per_second=ROWS_PER_SECOND, keys=100))
-    rows.apply("windows", _windows).sink("windows-out", hg.files(f"{directory}/windows"))
-    single = rows.apply("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"))
-    single.sink("single-out", hg.files(f"{directory}/single"))
+    rows = job.source("numbers", hg.generator.source(rows_per_second=ROWS_PER_SECOND, keys=100))
+    rows.transform("windows", _windows).sink("windows-out", hg.files.sink(f"{directory}/windows"))
+    single = rows.transform("single", lambda frame: frame.where(f"n % {EVERY} = 0").select("n"))
+    single.sink("single-out", hg.files.sink(f"{directory}/single"))
     return job
 
 

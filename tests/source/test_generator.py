@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from headgate import generator
 from headgate.errors import BadStorage, InvalidOption
-from headgate.source import Generator, generator
+from headgate.generator import Generator
 from tests.source.streams import Stream
 
 
@@ -23,23 +24,23 @@ def test_a_stream_gives_the_same_rows_in_any_batches_and_after_a_crash_and_a_sto
     spark: SparkSession, tmp_path: Path
 ) -> None:
     stream = Stream(spark, tmp_path)
-    stream.run(generator(rows=5000, rows_per_batch=700, keys=7, skew=0.25, out_of_order=2), crash_in=2)
+    stream.run(generator.source(rows=5000, rows_per_batch=700, keys=7, skew=0.25, out_of_order=2), crash_in=2)
     before = sorted(stream.batches[2])
     stream.run(
-        generator(rows=5000, rows_per_batch=333, keys=7, skew=0.25, out_of_order=2, partitions=3),
+        generator.source(rows=5000, rows_per_batch=333, keys=7, skew=0.25, out_of_order=2, partitions=3),
         until=lambda s: 4 in s.batches,
     )
     assert stream.entered.count(2) == 2
     assert sorted(stream.batches[2]) == before
     assert len(stream.batches[4]) == 333
-    source = generator(rows=5000, rows_per_second=10_000, keys=7, skew=0.25, out_of_order=2, event_step_ms=1)
+    source = generator.source(rows=5000, rows_per_second=10_000, keys=7, skew=0.25, out_of_order=2, event_step_ms=1)
     stream.run(source)
     assert sorted(stream.rows) == all_rows(spark, source, 5000)
     assert [row.n for row in sorted(stream.rows)] == list(range(5000))
 
 
 def test_a_rate_is_rows_a_batch_times_batches_a_second(spark: SparkSession, tmp_path: Path) -> None:
-    source = generator(rows_per_second=5000)
+    source = generator.source(rows_per_second=5000)
     assert source.trigger_ms == 200
     stream = Stream(spark, tmp_path)
     stream.run(source, until=lambda s: 3 in s.batches)
@@ -48,7 +49,7 @@ def test_a_rate_is_rows_a_batch_times_batches_a_second(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize(("rate", "interval_ms"), [(1000, 200), (8, 250), (6, 500), (7, 1000), (1, 1000)])
 def test_the_interval_gives_whole_rows(rate: int, interval_ms: int) -> None:
-    assert generator(rows_per_second=rate).trigger_ms == interval_ms
+    assert generator.source(rows_per_second=rate).trigger_ms == interval_ms
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_the_interval_gives_whole_rows(rate: int, interval_ms: int) -> None:
 def test_seq_counts_the_rows_of_a_key_without_a_gap_and_counts_knows_how_many(
     spark: SparkSession, keys: int, skew: float, seed: int
 ) -> None:
-    source = generator(keys=keys, skew=skew, seed=seed)
+    source = generator.source(keys=keys, skew=skew, seed=seed)
     seqs: dict[str, list[int]] = {}
     for row in all_rows(spark, source, 1234):
         assert {key: len(found) for key, found in seqs.items()} == source.counts(row.n)
@@ -68,21 +69,21 @@ def test_seq_counts_the_rows_of_a_key_without_a_gap_and_counts_knows_how_many(
 
 
 def test_without_skew_all_keys_have_the_same_and_neighbours_differ(spark: SparkSession) -> None:
-    rows = all_rows(spark, generator(keys=50), 5000)
+    rows = all_rows(spark, generator.source(keys=50), 5000)
     assert set(Counter(row.key for row in rows).values()) == {100}
     assert rows[0].key != rows[1].key
     assert [row.key for row in rows[:50]] != [row.key for row in rows[50:100]]
 
 
 def test_a_skew_gives_the_first_key_its_share_and_the_others_the_same(spark: SparkSession) -> None:
-    counts = Counter(row.key for row in all_rows(spark, generator(keys=11, skew=0.6), 10_000))
+    counts = Counter(row.key for row in all_rows(spark, generator.source(keys=11, skew=0.6), 10_000))
     assert counts.pop("key-000000") == 6000
     assert set(counts.values()) == {400}
 
 
 def test_events_are_late_by_up_to_the_bound_and_really_out_of_order(spark: SparkSession) -> None:
     start = datetime(2024, 2, 3, tzinfo=UTC)
-    source = generator(out_of_order="500ms", start=start, event_step_ms=2)
+    source = generator.source(out_of_order="500ms", start=start, event_step_ms=2)
     expected = (start + timedelta(milliseconds=2 * n) for n in range(2000))
     late = [
         on_time - row.event_time.astimezone(UTC)
@@ -93,7 +94,7 @@ def test_events_are_late_by_up_to_the_bound_and_really_out_of_order(spark: Spark
 
 
 def test_without_out_of_order_events_follow_the_rate_from_the_start(spark: SparkSession) -> None:
-    rows = all_rows(spark, generator(rows_per_second=4, start="2024-01-01T00:00:00"), 5)
+    rows = all_rows(spark, generator.source(rows_per_second=4, start="2024-01-01T00:00:00"), 5)
     assert [row.event_time.astimezone(UTC).isoformat() for row in rows[::4]] == [
         "2024-01-01T00:00:00+00:00",
         "2024-01-01T00:00:01+00:00",
@@ -101,24 +102,24 @@ def test_without_out_of_order_events_follow_the_rate_from_the_start(spark: Spark
 
 
 def test_values_differ_between_seeds_and_add_up_exactly_in_any_order(spark: SparkSession) -> None:
-    values = [row.value for row in all_rows(spark, generator(), 1000)]
-    assert values != [row.value for row in all_rows(spark, generator(seed=1), 1000)]
+    values = [row.value for row in all_rows(spark, generator.source(), 1000)]
+    assert values != [row.value for row in all_rows(spark, generator.source(seed=1), 1000)]
     assert sum(values) == sum(sorted(values))
     assert 0 <= min(values) < 5
     assert 95 < max(values) < 100
 
 
 def test_a_bounded_generator_ends_when_all_rows_are_out() -> None:
-    source = generator(rows=100)
+    source = generator.source(rows=100)
     assert not source.ended(json.dumps({"offset": 99, "timestamp": 0}))
     assert source.ended(json.dumps({"offset": 100, "timestamp": 0}))
-    assert not generator().ended(json.dumps({"offset": 100, "timestamp": 0}))
+    assert not generator.source().ended(json.dumps({"offset": 100, "timestamp": 0}))
 
 
 @pytest.mark.parametrize("offset", ['{"file": "a"}', "[]", "3"])
 def test_an_offset_of_another_source_is_refused(offset: str) -> None:
     with pytest.raises(BadStorage, match="not one of a generator"):
-        generator(rows=1).ended(offset)
+        generator.source(rows=1).ended(offset)
 
 
 @pytest.mark.parametrize(
@@ -140,16 +141,16 @@ def test_an_offset_of_another_source_is_refused(offset: str) -> None:
 )
 def test_an_option_that_cannot_hold_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
-        generator(**options)
+        generator.source(**options)
 
 
 def test_counts_of_an_endless_generator_need_a_number() -> None:
     with pytest.raises(InvalidOption, match="say how many"):
-        generator().counts()
+        generator.source().counts()
 
 
 def test_a_generator_says_what_it_is() -> None:
-    source = generator(rows=5, rows_per_second=10, keys=4, skew=0.5)
+    source = generator.source(rows=5, rows_per_second=10, keys=4, skew=0.5)
     assert source.describe() == "generator: 5 rows, 10 a second, 4 keys, 50 % of them one key's"
-    assert generator().describe() == "generator: rows without end, 100 keys"
+    assert generator.source().describe() == "generator: rows without end, 100 keys"
     assert source.replayable

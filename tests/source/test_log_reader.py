@@ -1,5 +1,6 @@
 """The planner and the reader of a log directory, as Spark calls them, without Spark."""
 
+import gzip
 import json
 import os
 import pickle
@@ -26,8 +27,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headgate import files
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.source import listing, log_directory, logdir, rows
+from headgate.source import listing, logdir, rows
 from headgate.source.logdir import LogReader
 
 NUMBERS = StructType().add("n", LongType())
@@ -39,9 +41,12 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logdir, "IDLE_WAIT_S", 0.0)
 
 
-def reader(directory: Path, kind: str = "json", schema: StructType = NUMBERS, partitions: int = 2) -> LogReader:
+def reader(
+    directory: Path, kind: str = "json", schema: StructType = NUMBERS, partitions: int = 2, **form: Any
+) -> LogReader:
+    written = json.dumps({"kind": kind, **form})
     return LogReader(
-        {"directory": str(directory), "kind": kind, "rows_per_batch": "", "partitions": str(partitions)}, schema
+        {"directory": str(directory), "form": written, "rows_per_batch": "", "partitions": str(partitions)}, schema
     )
 
 
@@ -61,7 +66,7 @@ def put(directory: Path, file: str, *numbers: int) -> None:
 
 
 def offsets(made: LogReader, limit: int) -> Iterator[dict[str, Any]]:
-    """All offsets from the start, in steps of so many rows."""
+    """All offsets from the start, in steps of this many rows."""
     at, after = START, dict[str, Any]()
     while at != after:
         yield at
@@ -235,7 +240,7 @@ def test_files_that_a_completed_checkpoint_has_gone_past_go_where_they_should(tm
     for file, number in (("a", 1), ("b", 2), ("c", 3)):
         put(directory, file, number)
     how = str(archive) if consumed == "archive" else consumed
-    source = log_directory(directory, schema="n BIGINT", consumed=how)
+    source = files.source(directory, schema="n BIGINT", consumed=how)
     made = reader(directory)
     at = made.latestOffset(START, ReadMaxRows(2))
     for _ in range(2):
@@ -253,12 +258,12 @@ def test_what_is_in_the_archive_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "archive" / "a").write_text("mine")
     for file in ("a", "b"):
         put(tmp_path / "in", file, 1)
-    source = log_directory(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "archive")
+    source = files.source(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "archive")
     with pytest.raises(BadStorage, match="archive/a is there already"):
         source.notify_completed('{"file": "b", "row": 1, "files": 2}')
     assert ((tmp_path / "archive" / "a").read_text(), (tmp_path / "in" / "a").exists()) == ("mine", True)
     with pytest.raises(InvalidOption, match="which is read: give another"):
-        log_directory(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "in")
+        files.source(tmp_path / "in", schema="n BIGINT", consumed=tmp_path / "in")
 
 
 def test_a_batch_is_not_done_again_with_a_file_that_came_late(tmp_path: Path) -> None:
@@ -274,7 +279,7 @@ def test_a_batch_is_not_done_again_with_a_file_that_came_late(tmp_path: Path) ->
 
 
 def test_an_offset_of_another_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadStorage, match="not one of a log directory"):
+    with pytest.raises(BadStorage, match=r"not one of files\.source"):
         reader(tmp_path).latestOffset({"offset": 3}, ReadAllAvailable())
 
 
@@ -478,11 +483,92 @@ def test_a_file_behind_the_same_time_stamp_is_found_soon(tmp_path: Path, monkeyp
 def test_a_bounded_directory_ends_with_the_last_row_of_its_last_file(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, 2)
     put(tmp_path, "b", 3, 4)
-    source = log_directory(tmp_path, schema="n BIGINT", bounded=True)
+    source = files.source(tmp_path, schema="n BIGINT", bounded=True)
     assert not source.ended('{"file": "a", "row": 2, "files": 1}')
     assert not source.ended('{"file": "b", "row": 1, "files": 2}')
     assert source.ended('{"file": "b", "row": 2, "files": 2}')
     put(tmp_path, "c", 5)
     assert not source.ended('{"file": "b", "row": 2, "files": 2}')
-    endless = log_directory(tmp_path, schema="n BIGINT")
+    endless = files.source(tmp_path, schema="n BIGINT")
     assert not endless.ended('{"file": "c", "row": 1, "files": 3}')
+
+
+NAMED = StructType().add("n", LongType()).add("name", StringType())
+MARKED = StructType().add("n", LongType()).add("name", StringType()).add("_corrupt_record", StringType())
+"""With a column for lines that do not fit."""
+
+
+def test_csv_may_come_without_its_names_and_with_another_separator(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('1;"x;y"\n2;\n', encoding="utf-8")
+    assert everything(reader(tmp_path, "csv", NAMED, header=False, sep=";")) == [
+        {"n": 1, "name": "x;y"},
+        {"n": 2, "name": None},
+    ]
+    (tmp_path / "a").write_text("name\tother\tn\nx\ty\t1\n", encoding="utf-8")
+    assert everything(reader(tmp_path, "csv", NAMED, sep="\t")) == [{"n": 1, "name": "x"}]
+
+
+BAD_CSV = "1,a\nx,b\n\n3,c,d\n4,d\n5\n6,f"
+BAD_JSON = '{"n": 1, "name": "a"}\n{"n": "x"}\n\n[3]\n{"n": 4, "name": "d"}\nnull\n{"n": 6, "name": "f"}'
+
+
+@pytest.mark.parametrize(("kind", "text"), [("csv", BAD_CSV), ("json", BAD_JSON)])
+@pytest.mark.parametrize("limit", [1, 2, 100])
+@pytest.mark.parametrize("chunk", [3, 1 << 20])
+def test_lines_that_do_not_fit_are_left_out_where_the_user_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, text: str, limit: int, chunk: int
+) -> None:
+    monkeypatch.setattr(rows, "CHUNK_BYTES", chunk)
+    (tmp_path / "a").write_text(text, encoding="utf-8")
+    made = reader(tmp_path, kind, NAMED, header=False, mode="DROPMALFORMED")
+    found = [row for start, end in pairwise(offsets(made, limit)) for row in read(made, start, end)]
+    assert [(row["n"], row["name"]) for row in found] == [(1, "a"), (4, "d"), (6, "f")]
+    assert made.latestOffset(START, ReadAllAvailable())["row"] == 7, "an offset counts every line"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "lines"),
+    [("csv", BAD_CSV, ["x,b", "3,c,d", "5"]), ("json", BAD_JSON, ['{"n": "x"}', "[3]", "null"])],
+)
+def test_lines_that_do_not_fit_are_rows_of_nulls_where_the_user_says_so(
+    tmp_path: Path, kind: str, text: str, lines: list[str]
+) -> None:
+    (tmp_path / "a").write_text(text, encoding="utf-8")
+    plain = everything(reader(tmp_path, kind, NAMED, header=False, mode="PERMISSIVE"))
+    assert [row["n"] for row in plain] == [1, None, None, 4, None, 6]
+    marked = everything(reader(tmp_path, kind, MARKED, header=False, mode="PERMISSIVE"))
+    assert [row["_corrupt_record"] for row in marked] == [None, lines[0], lines[1], None, lines[2], None]
+    assert [(row["n"], row["name"]) for row in marked] == [(row["n"], row["name"]) for row in plain]
+
+
+def test_a_file_with_a_header_and_lines_that_do_not_fit_keeps_its_header(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"name,n\r\na,1\r\n\xff,2\r\nc,3\r\n")
+    found = everything(reader(tmp_path, "csv", MARKED, mode="PERMISSIVE"))
+    assert [(row["n"], row["name"]) for row in found] == [(1, "a"), (None, None), (3, "c")]
+    assert found[1]["_corrupt_record"] == "\ufffd,2"
+    (tmp_path / "a").write_text("other,n\nx,1\n", encoding="utf-8")
+    with pytest.raises(BadStorage, match="does not name the column 'name' once"):
+        everything(reader(tmp_path, "csv", NAMED, mode="PERMISSIVE"))
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_what_is_compressed_is_read_as_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(logdir, "PARTITION_ROWS", 10)
+    monkeypatch.setattr(rows, "MARK_BYTES", 64)
+    with gzip.open(tmp_path / "a.json.gz", "wt", encoding="utf-8") as out:
+        out.writelines(f'{{"n": {n}}}\n' for n in range(40))
+    put(tmp_path, "b.json", *range(40, 50))
+    made = reader(tmp_path)
+    found = [row["n"] for start, end in pairwise(offsets(made, limit)) for row in read(made, start, end)]
+    assert found == list(range(50))
+
+
+@pytest.mark.parametrize("cut", [5, 30, -5])
+def test_what_is_compressed_and_broken_is_named(tmp_path: Path, cut: int) -> None:
+    whole = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(100)))
+    (tmp_path / "a.gz").write_bytes(whole[:cut])
+    with pytest.raises(BadStorage, match=r"'a\.gz' is broken"):
+        everything(reader(tmp_path))
+    (tmp_path / "a.gz").write_bytes(b'{"n": 1}\n')
+    with pytest.raises(BadStorage, match=r"'a\.gz' is broken"):
+        everything(reader(tmp_path))

@@ -6,7 +6,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from headgate import state
+from headgate import state_backend
 from headgate.task import session
 
 
@@ -14,7 +14,11 @@ from headgate.task import session
 def spark() -> Iterator[SparkSession]:
     end_jvm()  # A JVM outlives its sessions: another module's has not got our jar.
     made = session.build_session(
-        "tests", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, existing=None, state=state.rocksdb()
+        "tests",
+        master="local[2]",
+        conf={"spark.sql.shuffle.partitions": "2"},
+        existing=None,
+        state=state_backend.rocksdb(),
     )
     made.sparkContext.setLogLevel("OFF")
     yield made

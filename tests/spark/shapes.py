@@ -30,7 +30,7 @@ class Counting(hg.Processor):
         for row in rows:
             seen += 1
             yield Row(n=row.n, key=key, place=seen)
-        self.seen.set(seen)
+        self.seen.update(seen)
 
 
 def build(
@@ -58,39 +58,41 @@ def build(
         name,
         checkpoint=hg.Checkpointing(**settings),
         restart=hg.restart.fixed_delay(delay="200ms"),
-        state=hg.state.rocksdb() if backend == "rocksdb" else hg.state.hashmap(),
+        state_backend=hg.state_backend.rocksdb() if backend == "rocksdb" else hg.state_backend.hashmap(),
         spark_conf={"spark.sql.shuffle.partitions": "2", **(shared or {})},
     )
-    source = hg.generator(rows=rows, rows_per_batch=rows // batches, keys=keys, out_of_order="2s", event_step_ms=20)
+    source = hg.generator.source(
+        rows=rows, rows_per_batch=rows // batches, keys=keys, out_of_order="2s", event_step_ms=20
+    )
     rows_in = job.source("rows", source)
     if slow_ms or fail_at is not None:
-        rows_in = rows_in.apply("trouble", lambda frame: _trouble(frame, slow_ms, fail_at, f"{directory}/failed"))
+        rows_in = rows_in.transform("trouble", lambda frame: _trouble(frame, slow_ms, fail_at, f"{directory}/failed"))
     out = f"{directory}/out"
     match shape:
         case "fork":
-            rows_in.apply("windows", _windows).sink("in-windows", hg.files(f"{out}/windows"))
-            rows_in.sink("plain", hg.files(f"{out}/plain", format="json"))
-            firsts = rows_in.apply("firsts", _firsts, new_task=True)
-            firsts.sink("once", hg.files(f"{out}/once", format="csv"))
+            rows_in.transform("windows", _windows).sink("in-windows", hg.files.sink(f"{out}/windows"))
+            rows_in.sink("plain", hg.files.sink(f"{out}/plain", format="json"))
+            firsts = rows_in.transform("firsts", _firsts, new_task=True)
+            firsts.sink("once", hg.files.sink(f"{out}/once", format="csv"))
         case "diamond":
             # Each side has a watermark of its own, which goes through its channel: the slower one holds both back.
-            left = rows_in.apply("left", lambda frame: _marked(frame, "left", left_slow_ms), new_task=True)
-            right = rows_in.apply("right", lambda frame: _marked(frame, "right", 0), new_task=True)
+            left = rows_in.transform("left", lambda frame: _marked(frame, "left", left_slow_ms), new_task=True)
+            right = rows_in.transform("right", lambda frame: _marked(frame, "right", 0), new_task=True)
             both = left.union("both", right, new_task=True)
-            both.apply("totals", _totals).sink("totals-out", hg.files(f"{out}/totals"))
+            both.transform("totals", _totals).sink("totals-out", hg.files.sink(f"{out}/totals"))
         case "join":
-            left = rows_in.apply("left", lambda frame: _tagged(frame, "left", 0), new_task=True)
-            right = rows_in.apply("right", lambda frame: _tagged(frame, "right", 0), new_task=True)
-            left.join("pairs", right, _pairs, new_task=True).sink("pairs-out", hg.files(f"{out}/pairs"))
+            left = rows_in.transform("left", lambda frame: _tagged(frame, "left", 0), new_task=True)
+            right = rows_in.transform("right", lambda frame: _tagged(frame, "right", 0), new_task=True)
+            left.join("pairs", right, _pairs, new_task=True).sink("pairs-out", hg.files.sink(f"{out}/pairs"))
         case "random":
-            drawn = rows_in.apply("draw", lambda frame: frame.withColumn("drawn", F.rand()))
-            drawn.sink("one", hg.files(f"{out}/one"))
-            drawn.sink("two", hg.files(f"{out}/two"))
-            drawn.apply("later", lambda frame: frame, new_task=True).sink("three", hg.files(f"{out}/three"))
+            drawn = rows_in.transform("draw", lambda frame: frame.withColumn("drawn", F.rand()))
+            drawn.sink("one", hg.files.sink(f"{out}/one"))
+            drawn.sink("two", hg.files.sink(f"{out}/two"))
+            drawn.transform("later", lambda frame: frame, new_task=True).sink("three", hg.files.sink(f"{out}/three"))
         case "windows":
-            rows_in.apply("windows", _windows).sink("in-windows", hg.files(f"{out}/windows"))
+            rows_in.transform("windows", _windows).sink("in-windows", hg.files.sink(f"{out}/windows"))
         case "keyed":
-            rows_in.process("places", Counting(), key="key").sink("places-out", hg.files(f"{out}/places"))
+            rows_in.process("places", Counting(), key="key").sink("places-out", hg.files.sink(f"{out}/places"))
         case _:
             raise AssertionError(shape)
     return job

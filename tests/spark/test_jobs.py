@@ -33,11 +33,11 @@ def run(
 ) -> tuple[hg.Result, list[Line]]:
     lines: list[Line] = []
     job = build(shape, str(directory), **{"rows": ROWS, "batches": 6, **settings})
-    return hg.run_job(job, options, lines.append, spark), lines
+    return job.run(options, lines.append, spark), lines
 
 
 def after(count: int) -> Callable[[Line], bool]:
-    """Wait for so many checkpoints by which every task has done something, each with something new."""
+    """Wait for this many checkpoints by which every task has done something, each with something new."""
     seen: list[Line] = []
 
     def wanted(line: Line) -> bool:
@@ -125,7 +125,7 @@ def test_at_most_once_leaves_the_failed_batch_out_and_doubles_nothing(spark: Spa
 def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, tmp_path: Path) -> None:
     on_event, replies = asking(tmp_path, "stop", after(2))
     job = build("fork", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
-    result = hg.run_job(job, None, on_event, spark)
+    result = job.run(None, on_event, spark)
     assert result.ending == "stopped"
     assert [reply.outcome.value for reply in replies()] == ["done"]
     assert verdict("fork", tmp_path, ROWS) != {}
@@ -140,7 +140,7 @@ def savepoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     directory = tmp_path_factory.mktemp("stopped")
     on_event, replies = asking(directory, "stop", after(2))
     job = build("diamond", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", unaligned=True)
-    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    assert job.run(None, on_event, spark).ending == "stopped"
     made = directory / "storage" / "job" / "savepoints" / str(replies()[0].checkpoint)
     moved = tmp_path_factory.mktemp("elsewhere") / "kept"
     shutil.move(made, moved)
@@ -174,7 +174,7 @@ def kept_keyed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     first, kept = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("keyed") / "kept"
     on_event, replies = asking(first, "stop", after(2))
     job = build("keyed", str(first), rows=ROWS, slow_ms=50, **KEYED)
-    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    assert job.run(None, on_event, spark).ending == "stopped"
     shutil.move(first / "storage" / "job" / "savepoints" / str(replies()[0].checkpoint), kept)
     shutil.rmtree(first / "storage")
     return first, kept
@@ -217,7 +217,7 @@ def stopped_windows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     directory = tmp_path_factory.mktemp("windows")
     on_event, _ = asking(directory, "stop", after(2))
     job = build("windows", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
-    assert hg.run_job(job, None, on_event, spark).ending == "stopped"
+    assert job.run(None, on_event, spark).ending == "stopped"
     return directory
 
 
@@ -324,7 +324,7 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
         "interval": "300ms",
     }
     job = build("windows", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
-    assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
+    assert job.run(None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
     kept = [(record, extra["files"]) for record, extra in store.read_records() if extra]
     name = max((name for name in kept[-1][1] if name not in kept[0][1]), key=lambda name: "changelog" in name)
@@ -345,7 +345,7 @@ def test_a_session_that_the_process_had_stays_and_is_as_it_was(spark: SparkSessi
     before = dict(spark.conf.getAll)
     job = build("windows", str(tmp_path), rows=100, batches=1)  # It sets the same to 2.
     try:
-        assert hg.run_job(job).ending == "finished"
+        assert job.run().ending == "finished"
         assert dict(spark.conf.getAll) == before
         assert spark.range(7).count() == 7
     finally:
@@ -363,7 +363,7 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
         "unaligned": True,
     }
     job = build("diamond", str(tmp_path), rows=ROWS, slow_ms=60, **settings)
-    assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
+    assert job.run(None, on_event, spark).ending == "cancelled"
     own = [work, work / "job", *(work / "job" / name for name in ("tasks", "channels", "staged"))]
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in own} == {path.name: 0o700 for path in own}
     shutil.rmtree(work)
@@ -377,7 +377,7 @@ def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: Spar
     on_event, _ = asking(tmp_path, "cancel", after(4))
     settings: dict[str, Any] = {"retain_on_cancellation": True, "batches": 40, "interval": "400ms"}
     job = build("fork", str(tmp_path), rows=ROWS, slow_ms=40, **settings)
-    assert hg.run_job(job, None, on_event, spark).ending == "cancelled"
+    assert job.run(None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
     named = {name for record, extra in store.read_records() for name in extra.get("files", {})}
     root = tmp_path / "storage" / "job"
@@ -409,9 +409,9 @@ def test_a_source_that_cannot_be_read_again_is_refused_before_anything_starts(
             return "once"
 
     job = hg.Job("once", checkpoint=hg.Checkpointing(storage=str(tmp_path / "storage")))
-    job.source("once", Once()).sink("out", hg.files(str(tmp_path / "out")))
+    job.source("once", Once()).sink("out", hg.files.sink(str(tmp_path / "out")))
     with pytest.raises(hg.UserError, match=r"test_jobs.py:\d+: source once cannot be read again"):
-        hg.run_job(job, None, lambda _: None, spark)
+        job.run(None, lambda _: None, spark)
     assert not (tmp_path / "storage").exists()
 
 
@@ -442,9 +442,9 @@ def ends_at_once(
     stream = job.source("rows", source)
     if processor is not None:
         stream = stream.process("pay", processor, key="key")
-    stream.sink("out", hg.files(directory / "out"))
+    stream.sink("out", hg.files.sink(directory / "out"))
     lines: list[Line] = []
-    result = hg.run_job(job, None, lines.append, spark)
+    result = job.run(None, lines.append, spark)
     failed = [(line["class"], line["message"]) for line in lines if line["event"] == "task-failed"]
     return lines, failed, lines[-1]["text"], result
 
@@ -452,7 +452,7 @@ def ends_at_once(
 def test_a_row_that_cannot_be_read_ends_the_job_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("who,amount\nann,1\n")
-    source = hg.log_directory(tmp_path / "in", format="csv", schema="user STRING, amount DOUBLE")
+    source = hg.files.source(tmp_path / "in", format="csv", schema="user STRING, amount DOUBLE")
     lines, failed, ended, result = ends_at_once(spark, tmp_path, source)
     said = f"{tmp_path}/in: the first line of 'a.csv' does not name the column 'user' once: correct the schema"
     assert [line for line in lines if line["event"] == "warning"] == []
@@ -470,7 +470,7 @@ def test_what_a_users_function_raises_ends_the_job_and_says_where(spark: SparkSe
     far_off = {"spark.sql.shuffle.partitions": 17}
     try:
         lines, failed, ended, result = ends_at_once(
-            spark, tmp_path, hg.generator(rows=10, keys=1), Paying(), spark_conf=far_off
+            spark, tmp_path, hg.generator.source(rows=10, keys=1), Paying(), spark_conf=far_off
         )
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -540,7 +540,7 @@ def test_a_planner_that_hangs_is_noticed_and_shown_with_where_it_is(
     monkeypatch.setattr(stalls, "LOOK_S", 0.2)
     flag = tmp_path / "go"
     job = hg.Job("job", checkpoint=hg.Checkpointing(interval="1s", storage=str(tmp_path / "storage")))
-    job.source("rows", Hanging(flag)).sink("out", hg.files(str(tmp_path / "out")))
+    job.source("rows", Hanging(flag)).sink("out", hg.files.sink(str(tmp_path / "out")))
     seen: list[Line] = []
     shown: list[list[str]] = []
 
@@ -551,7 +551,7 @@ def test_a_planner_that_hangs_is_noticed_and_shown_with_where_it_is(
             if "latestOffset" in line["stalled"][0]:
                 flag.touch()
 
-    assert hg.run_job(job, None, on_event, spark).ending == "finished"
+    assert job.run(None, on_event, spark).ending == "finished"
     where = next(line["text"] for line in seen if line["event"] == "warning" and "latestOffset" in line["text"])
     assert where.startswith("task rows: no batch has begun, and Spark has not said that there is nothing to do, for ")
     assert "PythonStreamingSourceRunner.latestOffset" in where

@@ -22,7 +22,7 @@ class Ledger(WriteAheadSink):
     """Writes into a SQLite database, which has transactions. Its first process does not live to commit."""
 
     def __init__(self, database: str, *, dies: bool) -> None:
-        super().__init__(lanes=1)
+        super().__init__(parallelism=1)
         self._database = database
         self._dies = dies
 
@@ -58,18 +58,20 @@ def build(place: Path, *, dies: bool) -> hg.Job:
         ),
         spark_conf={"spark.sql.shuffle.partitions": "2"},
     )
-    numbers = job.source("numbers", hg.generator(rows=ROWS, rows_per_batch=ROWS // 5, keys=5))
-    numbers.apply("plain", lambda rows: rows.select("n")).sink("ledger", Ledger(str(place / "ledger.db"), dies=dies))
+    numbers = job.source("numbers", hg.generator.source(rows=ROWS, rows_per_batch=ROWS // 5, keys=5))
+    numbers.transform("plain", lambda rows: rows.select("n")).sink(
+        "ledger", Ledger(str(place / "ledger.db"), dies=dies)
+    )
     return job
 
 
 def test_no_row_is_lost_with_the_working_directory(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Died):
-        hg.run_job(build(tmp_path, dies=True), spark=spark)
+        build(tmp_path, dies=True).run(spark=spark)
     stored: list[Any] = list((tmp_path / "storage/job/staged/ledger").iterdir())
     assert stored, "what the published checkpoint owes"
     shutil.rmtree(tmp_path / "work")
-    assert hg.run_job(build(tmp_path, dies=False), spark=spark).ending == "finished"
+    assert build(tmp_path, dies=False).run(spark=spark).ending == "finished"
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         found = sorted(n for (n,) in connection.execute("SELECT n FROM numbers"))
     assert found == list(range(ROWS))

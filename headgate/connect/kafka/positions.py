@@ -75,7 +75,9 @@ def offsets_of(text: str) -> dict[str, dict[int, int]]:
     try:
         return {str(name): _numbered(each) for name, each in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError) as error:
-        raise BadStorage(f"{text[:80]!r} is no offset in topics of Kafka: give a changed source a new uid") from error
+        raise BadStorage(
+            f"{text[:80]!r} is not an offset in topics of Kafka: give a changed source a new uid"
+        ) from error
 
 
 def _numbered(each: Mapping[str, int]) -> dict[int, int]:
@@ -92,7 +94,7 @@ def by_topic(positions: Mapping[tuple[str, int], int]) -> dict[str, dict[int, in
 
 def starting_at(given: Starting, names: tuple[str, ...]) -> str | datetime | dict[str, dict[int, int]]:
     """Where to begin, as the user writes it, if it can hold."""
-    example = "write starting='earliest', 'latest', a datetime with a time zone, or {0: 17}"
+    example = "write starting_offsets='earliest', 'latest', a datetime with a time zone, or {0: 17}"
     match given:
         case "earliest" | "latest":
             return str(given)
@@ -101,16 +103,18 @@ def starting_at(given: Starting, names: tuple[str, ...]) -> str | datetime | dic
         case Mapping() if given:
             nested = all(isinstance(each, Mapping) for each in given.values())
             if not nested and len(names) != 1:
-                raise InvalidOption(f"kafka: starting={given!r}: name the topics, starting={{'orders': {{0: 17}}}}")
+                raise InvalidOption(
+                    f"kafka: starting_offsets={given!r}: name the topics, starting_offsets={{'orders': {{0: 17}}}}"
+                )
             named = given if nested else {names[0]: given}
             if unknown := [name for name in named if names and name not in names]:
-                raise InvalidOption(f"kafka: starting names topic {unknown[0]}, which is not read")
+                raise InvalidOption(f"kafka: starting_offsets names topic {unknown[0]}, which is not read")
             try:
                 return {str(name): {int(p): _place(at) for p, at in each.items()} for name, each in named.items()}  # type: ignore[union-attr]
             except (ValueError, TypeError) as error:
-                raise InvalidOption(f"kafka: starting={given!r}: {example}") from error
+                raise InvalidOption(f"kafka: starting_offsets={given!r}: {example}") from error
         case _:
-            raise InvalidOption(f"kafka: starting={given!r}: {example}")
+            raise InvalidOption(f"kafka: starting_offsets={given!r}: {example}")
 
 
 def _place(at: object) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.connect.kafka.scram import HASHES
 from headgate.connect.plain import warn_if_plain
 from headgate.errors import InvalidOption
 
@@ -18,7 +17,7 @@ PROTOCOLS = {  # name: (TLS, SASL)
     "SASL_PLAINTEXT": (False, True),
     "SASL_SSL": (True, True),
 }
-MECHANISMS = ("PLAIN", *HASHES)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 KNOWN = frozenset(
     {
         "sasl.mechanism",

@@ -1,4 +1,4 @@
-"""Kafka as a way in, through Spark's own connector.
+"""Kafka as a source, through Spark's own connector.
 
 One rule: where the job stands is the offset in Spark's log, and so in the checkpoint; what stands in a consumer group
 is for people who look, and nothing depends on it. Before a query goes on from an offset it is seen that the topic is
@@ -37,7 +37,7 @@ ANSWER_MS = 30_000
 """Java's client asks a broker that has died until this time is over, although another one leads by then. No shorter
 than it waits for a single answer."""
 ASKED_TIMES = 6
-"""So often, each time with a new client. Together as long as Spark's three times with a minute each."""
+"""How often, each time with a new client. Together as long as Spark's three times with a minute each."""
 logger = logging.getLogger("headgate")
 
 
@@ -48,37 +48,42 @@ def source(
     topics: Sequence[str] | None = None,
     pattern: str | None = None,
     group: str | None = None,
-    starting: Starting = "earliest",
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
-    max_rows_per_batch: int | None = None,
+    starting_offsets: Starting = "earliest",
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed",
+    max_offsets_per_trigger: int | None = None,
     min_partitions: int | None = None,
     bounded: bool = False,
     headers: bool = False,
     options: Mapping[str, Option] | None = None,
-    on_lost: Literal["fail", "ignore"] = "fail",
+    fail_on_data_loss: bool = True,
     on_new_partitions: Literal["fail", "read"] = "fail",
 ) -> "KafkaSource":
     """Read topics of Kafka, as rows ``key, value, topic, partition, offset, timestamp, timestampType``.
 
-    ``servers``             ``host:port``, several with commas between them or as a list
-    ``topic``               what to read; or ``topics``, a list; or ``pattern``, an expression that fits whole names
-    ``group``               a consumer group that is told the offsets of every completed checkpoint, for those who look
-    ``starting``            where to begin when there is no checkpoint: ``earliest``, ``latest``, a ``datetime``, or an
-                            offset for each partition: ``{0: 17, 1: "earliest"}``, for several topics
-                            ``{"orders": {0: 17}}``. Partitions that are not named begin at the earliest record
-    ``isolation``           whether records of transactions that are open or were aborted are left out
-    ``max_rows_per_batch``  a bound for one micro-batch. Without one, the first batch has all there is
-    ``min_partitions``      let Spark split the topic's partitions into so many pieces at least
-    ``bounded``             end where the topics ended at the first start. A job that fails before its first checkpoint
-                            may find a later end when it starts again. If there is nothing to read, the end is seen
-                            when the next record is written
-    ``headers``             add the column ``headers``
-    ``options``             of the client, as librdkafka names them: ``security.protocol``, ``sasl.mechanism``,
-                            ``sasl.username``, ``sasl.password``, ``ssl.ca.location``, ...; others go to Spark's reader
-    ``on_lost``             ``fail`` if records after the job's offset are gone, or the topic is another one;
-                            ``ignore`` goes on with what there is, and warns
-    ``on_new_partitions``   ``fail`` if a topic has got partitions: the same key may now be in two of them, in no order;
-                            ``read`` them, from their beginning
+    Options that Spark's reader has are named as there.
+
+    ``servers``                  ``host:port``, several with commas between them or as a list
+    ``topic``                    what to read; or ``topics``, a list; or ``pattern``, an expression that fits whole
+                                 names
+    ``group``                    a consumer group that is told the offsets of every completed checkpoint, for those who
+                                 look
+    ``starting_offsets``         where to begin when there is no checkpoint: ``earliest``, ``latest``, a ``datetime``,
+                                 or an offset for each partition: ``{0: 17, 1: "earliest"}``, for several topics
+                                 ``{"orders": {0: 17}}``. Partitions that are not named begin at the earliest record
+    ``isolation_level``          whether records of transactions that are open or were aborted are left out
+    ``max_offsets_per_trigger``  a bound for one micro-batch. Without one, the first batch has all there is
+    ``min_partitions``           let Spark split the topic's partitions into this many pieces at least
+    ``bounded``                  end where the topics ended at the first start. A job that fails before its first
+                                 checkpoint may find a later end when it starts again. If there is nothing to read, the
+                                 end is seen when the next record is written
+    ``headers``                  add the column ``headers``
+    ``options``                  of the client, as librdkafka names them: ``security.protocol``, ``sasl.mechanism``,
+                                 ``sasl.username``, ``sasl.password``, ``ssl.ca.location``, ...; others go to Spark's
+                                 reader
+    ``fail_on_data_loss``        fail if records after the job's offset are gone, or the topic is another one; False
+                                 goes on with what there is, and warns
+    ``on_new_partitions``        ``fail`` if a topic has got partitions: the same key may now be in two of them, in no
+                                 order; ``read`` them, from their beginning
     """
     chosen = [name for name, given in (("topic", topic), ("topics", topics), ("pattern", pattern)) if given]
     if len(chosen) != 1:
@@ -91,27 +96,29 @@ def source(
     if not where.strip():
         raise InvalidOption("kafka: no server is given: write servers='host:9092'")
     for name, value, allowed in (
-        ("isolation", isolation, ("read_committed", "read_uncommitted")),
-        ("on_lost", on_lost, ("fail", "ignore")),
+        ("isolation_level", isolation_level, ("read_committed", "read_uncommitted")),
         ("on_new_partitions", on_new_partitions, ("fail", "read")),
     ):
         if value not in allowed:
             raise InvalidOption(f"kafka: {name}={value!r} is unknown: choose {' or '.join(allowed)}")
+    if not isinstance(fail_on_data_loss, bool):
+        raise InvalidOption(f"kafka: fail_on_data_loss={fail_on_data_loss!r}: write True or False")
     _refuse_bad_pattern(pattern)
+    most, least = max_offsets_per_trigger, min_partitions
     names = (topic,) if topic else tuple(topics or ())
     return KafkaSource(
         servers=where.strip(),
         names=names,
         pattern=pattern,
         group=group,
-        starting=starting_at(starting, names),
-        committed=isolation == "read_committed",
-        max_rows=None if max_rows_per_batch is None else count(max_rows_per_batch, name="max_rows_per_batch", least=1),
-        min_partitions=None if min_partitions is None else count(min_partitions, name="min_partitions", least=1),
+        starting=starting_at(starting_offsets, names),
+        committed=isolation_level == "read_committed",
+        max_rows=None if most is None else count(most, name="max_offsets_per_trigger", least=1),
+        min_partitions=None if least is None else count(least, name="min_partitions", least=1),
         bounded=bounded,
         headers=headers,
         options=checked(options),
-        ignore_lost=on_lost == "ignore",
+        ignore_lost=not fail_on_data_loss,
         read_new=on_new_partitions == "read",
     )
 
@@ -255,7 +262,7 @@ class KafkaSource(Source):
         more = f"; and {len(lost) - SHOWN_MAX} more" if len(lost) > SHOWN_MAX else ""
         text = f"Kafka at {self.servers}: {'; '.join(lost[:SHOWN_MAX])}{more}"
         if not self.ignore_lost:
-            raise UserError(f"{text}: begin anew, or say on_lost='ignore' to go on with what there is")
+            raise UserError(f"{text}: begin anew, or say fail_on_data_loss=False to go on with what there is")
         logger.warning("%s: going on with what there is", text)
 
     def _answer_grown(self, grown: Mapping[str, tuple[int, int]], lost: list[str]) -> None:
@@ -324,4 +331,4 @@ def _refuse_bad_pattern(pattern: str | None) -> None:
     try:
         re.compile(pattern or "")
     except re.error as error:
-        raise InvalidOption(f"kafka: pattern={pattern!r} is no expression: {error}") from error
+        raise InvalidOption(f"kafka: pattern={pattern!r} is not a valid expression: {error}") from error

@@ -3,10 +3,10 @@
 One rule: rows become visible together with a note, in the same transaction of the server, that says which commit they
 belong to. So nobody who asks again writes them again.
 
-``sink``    rows are staged with the checkpoint, and loaded after it is complete
-``xa``      rows are loaded at once, into prepared transactions, and those are committed after the checkpoint
+``mode="staged"``   rows are staged with the checkpoint, and loaded after it is complete
+``mode="xa"``       rows are loaded at once, into prepared transactions, which are committed after the checkpoint
 """
 
-from headgate.connect.mariadb.build import sink, xa
+from headgate.connect.mariadb.build import sink
 
-__all__ = ["sink", "xa"]
+__all__ = ["sink"]

@@ -1,20 +1,22 @@
-"""PostgreSQL, as a way out.
+"""PostgreSQL, as a sink.
 
 One rule: the server itself keeps what is not committed yet, in prepared transactions; any process that knows their
-names can commit them.
+names can commit them. With ``mode="upsert"`` rows are written under keys at once, over themselves when they come again.
 
 psycopg 3 is needed: ``pip install 'headgate[postgres]'``. It is not loaded before a sink is built.
 """
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Literal, get_args
 
 from headgate.errors import InvalidOption
 from headgate.sink.api import TwoPhaseSink
 from headgate.values import Duration, count, duration_ms
 
-__all__ = ["sink", "upsert"]
+__all__ = ["sink"]
 
+Mode = Literal["two-phase", "upsert"]
 Parameter = str | int
 
 
@@ -22,8 +24,10 @@ def sink(
     dsn: str = "",
     *,
     table: str,
+    mode: Mode = "two-phase",
+    key: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
-    lanes: int | None = None,
+    parallelism: int | None = None,
     wait: Duration = "60s",
     host: str | None = None,
     port: int | None = None,
@@ -32,78 +36,68 @@ def sink(
     password: str | None = None,
     parameters: Mapping[str, Parameter] | None = None,
 ) -> TwoPhaseSink:
-    """Write to a table, exactly once. Readers see the rows of a checkpoint when it is complete.
+    """Write to a table.
 
-    Each partition of a batch with rows is one prepared transaction, from the batch until its checkpoint is complete:
-    so ``max_prepared_transactions`` of the server must be at least ``lanes`` times the batches between two checkpoints.
-    They are committed one after the other, so readers may see a part of a checkpoint's rows for a moment.
+    ``mode``: ``two-phase``, exactly once: readers see the rows of a checkpoint when it is complete. ``upsert``,
+    effectively once: rows are written under their ``key`` with their batch, before the checkpoint is complete, and a
+    row that is written again is written over itself.
 
     ``dsn``: a connection string or URI of libpq. ``host``, ``port``, ``database``, ``user``, ``password`` and
     ``parameters`` (``sslmode``, ...) come before what it says. Executors connect with the same, directly or through a
     pooler that keeps a session for each client.
     ``table``: its name as in SQL, with or without the schema. It must be there.
     ``columns``: which column of the rows goes to which column of the table, and no others. By default all, by name.
-    ``lanes``: at most so many transactions a batch, for the price of a shuffle. By default one for each partition.
     ``wait``: how long to wait for room for another prepared transaction, and for rows that others have locked.
 
-    A table ``headgate_commits`` is made in the same schema, with a row for each sink. Leave ``spark.speculation`` off.
-    """
-    who = _who("postgres.sink", table)
-    from headgate.connect.postgres.client import server  # noqa: PLC0415 - only now is psycopg known to be there
-    from headgate.connect.postgres.twophase import PostgresSink  # noqa: PLC0415 - as above
+    Two-phase: each partition of a batch with rows is one prepared transaction, from the batch until its checkpoint is
+    complete: so ``max_prepared_transactions`` of the server must be at least ``parallelism`` times the batches between
+    two checkpoints. They are committed one after the other, so readers may see a part of a checkpoint's rows for a
+    moment.
+    ``parallelism``: at most this many transactions a batch, for the price of a shuffle. By default one for each
+    partition. A table ``headgate_commits`` is made in the same schema, with a row for each sink. Leave
+    ``spark.speculation`` off.
 
-    given = {"host": host, "port": port, "dbname": database, "user": user, "password": password, **(parameters or {})}
-    where = server(dsn, given, who=who)
-    return PostgresSink(where, table, _columns(columns, who), _lanes(lanes), duration_ms(wait, name="wait", least=1))
-
-
-def upsert(
-    dsn: str = "",
-    *,
-    table: str,
-    key: Sequence[str],
-    columns: Mapping[str, str] | None = None,
-    lanes: int | None = None,
-    wait: Duration = "60s",
-    host: str | None = None,
-    port: int | None = None,
-    database: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    parameters: Mapping[str, Parameter] | None = None,
-) -> TwoPhaseSink:
-    """Write to a table under keys, effectively once: a row that is written again is written over itself.
-
-    Readers see the rows of a batch as soon as it is written, before its checkpoint is complete. The server needs no
-    prepared transactions for it.
-
+    Upsert: the server needs no prepared transactions for it.
     ``key``: the columns of the table that tell rows apart. There must be a unique index on them. In a batch that is
     replayed a row must come with the same key again. A row without one is refused.
-    ``lanes``: at most so many sessions a batch, each with all rows of its keys, for the price of a shuffle. By default
-    one for each partition; then of rows with the same key in several partitions of a batch any one may win. Of rows
-    with the same key in one partition the last wins.
-    The rest is as in ``sink``.
+    ``parallelism``: at most this many sessions a batch, each with all rows of its keys, for the price of a shuffle. By
+    default one for each partition; then of rows with the same key in several partitions of a batch any one may win. Of
+    rows with the same key in one partition the last wins.
     """
-    who = _who("postgres.upsert", table)
+    who = _who(table)
+    if mode not in get_args(Mode):
+        raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
     from headgate.connect.postgres.client import server  # noqa: PLC0415 - only now is psycopg known to be there
+    from headgate.connect.postgres.twophase import PostgresSink  # noqa: PLC0415 - as above
     from headgate.connect.postgres.upserting import UpsertSink  # noqa: PLC0415 - as above
 
-    if isinstance(key, str) or not key or not all(key):
-        raise InvalidOption(f"{who}: key takes names of columns, like ['id']; got {key!r}")
+    names = _key(mode, key, who)
     given = {"host": host, "port": port, "dbname": database, "user": user, "password": password, **(parameters or {})}
     where = server(dsn, given, who=who)
     mapping = _columns(columns, who)
     wait_ms = duration_ms(wait, name="wait", least=1)
-    return UpsertSink(where, table, tuple(dict.fromkeys(key)), mapping, _lanes(lanes), wait_ms)
+    if mode == "upsert":
+        return UpsertSink(where, table, names, mapping, _parallelism(parallelism), wait_ms)
+    return PostgresSink(where, table, mapping, _parallelism(parallelism), wait_ms)
 
 
-def _who(function: str, table: object) -> str:
+def _key(mode: Mode, key: Sequence[str] | None, who: str) -> tuple[str, ...]:
+    if mode != "upsert":
+        if key is not None:
+            raise InvalidOption(f"{who}: key={key!r} is for mode='upsert', not for mode={mode!r}: leave it out")
+        return ()
+    if isinstance(key, str) or not key or not all(key):
+        raise InvalidOption(f"{who}: mode='upsert' needs key, the names of columns, like ['id']; got {key!r}")
+    return tuple(dict.fromkeys(key))
+
+
+def _who(table: object) -> str:
     """How messages call it, if it can be built at all."""
     if find_spec("psycopg") is None:
-        raise InvalidOption(f"{function} needs psycopg: pip install 'headgate[postgres]'")
+        raise InvalidOption("postgres.sink needs psycopg: pip install 'headgate[postgres]'")
     if not isinstance(table, str) or not table.strip():
-        raise InvalidOption(f"{function}: table takes the name of a table, like 'public.orders'; got {table!r}")
-    return f"{function}({table})"
+        raise InvalidOption(f"postgres.sink: table takes the name of a table, like 'public.orders'; got {table!r}")
+    return f"postgres.sink({table})"
 
 
 def _columns(columns: Mapping[str, str] | None, who: str) -> Mapping[str, str] | None:
@@ -116,5 +110,5 @@ def _columns(columns: Mapping[str, str] | None, who: str) -> Mapping[str, str] |
     return dict(columns)
 
 
-def _lanes(lanes: int | None) -> int | None:
-    return None if lanes is None else count(lanes, name="lanes", example=4, least=1)
+def _parallelism(parallelism: int | None) -> int | None:
+    return None if parallelism is None else count(parallelism, name="parallelism", example=4, least=1)

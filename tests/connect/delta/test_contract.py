@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from headgate.connect import delta
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
+from headgate.testing import Row, TwoPhaseContract
 
 
 def rows_in(table: Path) -> list[Row]:

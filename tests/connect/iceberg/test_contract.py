@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from headgate.connect import iceberg
 from headgate.connect.iceberg.sink import IcebergSink
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
+from headgate.testing import Row, TwoPhaseContract
 
 __all__ = ["pyiceberg"]
 

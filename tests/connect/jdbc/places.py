@@ -7,7 +7,7 @@ from typing import Any
 from headgate.connect import jdbc
 from headgate.connect.jdbc.names import Owner
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, context_in
+from headgate.testing import Row, context_in
 from services.mariadb import MariaDB
 from services.postgres import Postgres
 from services.server import HOST

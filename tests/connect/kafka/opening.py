@@ -11,8 +11,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer as RecordProducer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
-from headgate.connect.kafka.models import Transaction
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import Client, Transaction
 
 WAIT_S = 60.0
 PRODUCER = """

@@ -14,10 +14,17 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.connect.kafka.models import Broker, CommittedOffset, Partition, Producer
-from headgate.connect.kafka.problems import KafkaProblem
-from headgate.connect.kafka.protocol import Client, Ended, Outcome
-from headgate.connect.kafka.requests import TRANSACTION_COORDINATOR
+from headgate.connect.kafka.protocol import (
+    Broker,
+    Client,
+    CommittedOffset,
+    Ended,
+    KafkaProblem,
+    Outcome,
+    Partition,
+    Producer,
+)
+from headgate.connect.kafka.wire.requests import TRANSACTION_COORDINATOR
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from headgate.connect.kafka.models import Partition
-from headgate.connect.kafka.protocol import Client, Ended, Outcome
+from headgate.connect.kafka.protocol import Client, Ended, Outcome, Partition
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
-from headgate import state
+from headgate import state_backend
 from headgate.connect.kafka import source
 from headgate.connect.kafka.source import CONNECTOR, KafkaSource
 from headgate.errors import ExternalError, InvalidOption, UserError
@@ -38,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
         "tests",
         master="local[2]",
         conf={"spark.sql.shuffle.partitions": "2"},
-        state=state.rocksdb(),
+        state=state_backend.rocksdb(),
         packages=[CONNECTOR],
     )
     made.sparkContext.setLogLevel("OFF")
@@ -85,6 +85,7 @@ def refusal(made: KafkaSource, where: str | None, remembered: str | None) -> str
 # -- before a query starts -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_broker_that_is_away_is_named_within_ten_seconds() -> None:
     servers = f"127.0.0.1:{free_port()}"
     begun = time.monotonic()
@@ -114,10 +115,12 @@ def test_a_topic_that_is_gone_or_made_anew_is_refused_unless_told_otherwise(kafk
     made = source(kafka.servers, topic=topic)
     memory = made.check(None, None)
     kafka.delete_topic(topic)
-    assert f"topic {topic} is gone: begin anew, or say on_lost='ignore'" in refusal(made, offset(topic, 0, 0), memory)
+    assert f"topic {topic} is gone: begin anew, or say fail_on_data_loss=False" in refusal(
+        made, offset(topic, 0, 0), memory
+    )
     kafka.create_topic(topic, partitions=2)
     assert f"topic {topic} was deleted and made anew" in refusal(made, offset(topic, 0, 0), memory)
-    lenient = source(kafka.servers, topic=topic, on_lost="ignore")
+    lenient = source(kafka.servers, topic=topic, fail_on_data_loss=False)
     assert lenient.check(offset(topic, 0, 0), memory) != memory
 
 
@@ -128,7 +131,7 @@ def test_records_that_have_expired_are_refused_with_where_it_now_begins(kafka: K
     made = source(kafka.servers, topic=topic)
     memory = made.check(offset(topic, 6, 0), None)
     assert f"the job stands at 5 of {topic}-0, which now begins at 6" in refusal(made, offset(topic, 5, 0), memory)
-    assert source(kafka.servers, topic=topic, on_lost="ignore").check(offset(topic, 5, 0), memory) == memory
+    assert source(kafka.servers, topic=topic, fail_on_data_loss=False).check(offset(topic, 5, 0), memory) == memory
 
 
 def test_a_partition_that_ends_before_the_job_is_refused(kafka: Kafka, topic: str) -> None:
@@ -205,7 +208,7 @@ def test_only_what_was_committed_is_read_unless_told_otherwise(
         ends(PATIENT_S)
     rows = collected(spark, source(kafka.servers, topic=topic, headers=True), tmp_path / "committed")
     assert [(bytes(row.value), row.headers[0].key) for row in rows] == [(b"yes", "kind")]
-    everything = source(kafka.servers, topic=topic, isolation="read_uncommitted")
+    everything = source(kafka.servers, topic=topic, isolation_level="read_uncommitted")
     rows = collected(spark, everything, tmp_path / "uncommitted")
     assert sorted(bytes(row.value) for row in rows) == [b"no", b"yes"]
 
@@ -214,15 +217,15 @@ def test_a_source_begins_where_it_is_told_and_splits_as_it_is_told(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     write(kafka, topic, range(20))
-    made = source(kafka.servers, topic=topic, starting={1: 8}, min_partitions=4, max_rows_per_batch=5)
+    made = source(kafka.servers, topic=topic, starting_offsets={1: 8}, min_partitions=4, max_offsets_per_trigger=5)
     found = sorted(json.loads(row.value)["n"] for row in collected(spark, made, tmp_path))
     assert found == sorted([*range(0, 20, 2), 17, 19])
 
 
 def test_a_session_without_a_jar_that_is_needed_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidOption, match=r"has no thing: make it with spark\.jars\.packages=org\.example:thing:1"):
-        session.build_session("tests", existing=spark, state=state.rocksdb(), packages=["org.example:thing:1"])
-    assert session.build_session("tests", existing=spark, state=state.rocksdb(), packages=[CONNECTOR]) is spark
+        session.build_session("tests", existing=spark, state=state_backend.rocksdb(), packages=["org.example:thing:1"])
+    assert session.build_session("tests", existing=spark, state=state_backend.rocksdb(), packages=[CONNECTOR]) is spark
 
 
 def test_the_connector_is_in_the_driver_process(spark: SparkSession) -> None:
@@ -242,8 +245,8 @@ def job(directory: Path, made: KafkaSource) -> hg.Job:
         restart=hg.restart.fixed_delay(delay="100ms", attempts=50),
     )
     rows = described.source("orders", made)
-    rows = rows.apply("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
-    rows.sink("out", hg.files(f"{directory}/out"))
+    rows = rows.transform("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
+    rows.sink("out", hg.files.sink(f"{directory}/out"))
     return described
 
 
@@ -277,7 +280,7 @@ def run(
             threads.append(threading.Thread(target=safely))
             threads[0].start()
 
-    result = hg.run_job(job(directory, made), None, on_event, spark)
+    result = job(directory, made).run(None, on_event, spark)
     for thread in threads:
         thread.join()
     return result.ending, reasons[-1]
@@ -296,7 +299,7 @@ def test_a_job_ends_with_a_bounded_source_and_leaves_out_what_came_later(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     write(kafka, topic, range(600))
-    made = source(kafka.servers, topic=topic, bounded=True, max_rows_per_batch=200)
+    made = source(kafka.servers, topic=topic, bounded=True, max_offsets_per_trigger=200)
     ending, _ = run(spark, tmp_path, made, lambda: write(kafka, topic, range(600, 700)), started)
     assert ending == "finished"
     assert numbers(tmp_path) == list(range(600))
@@ -375,8 +378,9 @@ def _partitions(kafka: Kafka, topic: str) -> int:
     return len(kafka.admin().list_topics(topic, timeout=10).topics[topic].partitions)
 
 
+@pytest.mark.heavy
 def test_a_job_without_its_broker_ends_before_spark_starts(tmp_path: Path) -> None:
     servers = f"127.0.0.1:{free_port()}"
     with pytest.raises(ExternalError, match=rf"^Kafka at {servers} does not answer"):
-        hg.run_job(job(tmp_path, source(servers, topic="orders")))
+        job(tmp_path, source(servers, topic="orders")).run()
     assert not (tmp_path / "storage").exists()

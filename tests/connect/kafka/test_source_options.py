@@ -1,4 +1,4 @@
-"""What a Kafka source is told, before there is a broker."""
+"""What a Kafka source is told, and the mode of a sink, before there is a broker."""
 
 import pickle
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.connect.kafka import source
+from headgate.connect.kafka import sink, source
 from headgate.connect.kafka.options import checked, for_java, for_librdkafka
 from headgate.connect.kafka.positions import Memory, offsets_of
 from headgate.errors import BadStorage, InvalidOption
@@ -21,21 +21,21 @@ SASL = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.userna
         ({}, "give one of topic="),
         ({"topic": "a", "pattern": "b"}, "topic and pattern: give one of"),
         ({"topics": "orders"}, "topics='orders' is one text"),
-        ({"pattern": "("}, "is no expression"),
-        ({"topic": "a", "isolation": "serializable"}, "choose read_committed or read_uncommitted"),
-        ({"topic": "a", "on_lost": "cry"}, "choose fail or ignore"),
+        ({"pattern": "("}, "is not a valid expression"),
+        ({"topic": "a", "isolation_level": "serializable"}, "choose read_committed or read_uncommitted"),
+        ({"topic": "a", "fail_on_data_loss": "no"}, "fail_on_data_loss='no': write True or False"),
         ({"topic": "a", "on_new_partitions": "cry"}, "choose fail or read"),
-        ({"topic": "a", "max_rows_per_batch": 0}, "max_rows_per_batch=0 is too few"),
-        ({"topic": "a", "min_partitions": "2"}, "min_partitions='2' is no whole number"),
-        ({"topic": "a", "starting": "yesterday"}, "write starting='earliest'"),
-        ({"topic": "a", "starting": datetime(2025, 1, 1)}, "a datetime with a time zone"),  # noqa: DTZ001
-        ({"topic": "a", "starting": {}}, "write starting='earliest'"),
-        ({"topic": "a", "starting": {0: -5}}, "write starting='earliest'"),
-        ({"topic": "a", "starting": {"b": {0: 5}}}, "names topic b, which is not read"),
-        ({"topics": ["a", "b"], "starting": {0: 5}}, "name the topics"),
+        ({"topic": "a", "max_offsets_per_trigger": 0}, "max_offsets_per_trigger=0 is too few"),
+        ({"topic": "a", "min_partitions": "2"}, "min_partitions='2' is not a valid whole number"),
+        ({"topic": "a", "starting_offsets": "yesterday"}, "write starting_offsets='earliest'"),
+        ({"topic": "a", "starting_offsets": datetime(2025, 1, 1)}, "a datetime with a time zone"),  # noqa: DTZ001
+        ({"topic": "a", "starting_offsets": {}}, "write starting_offsets='earliest'"),
+        ({"topic": "a", "starting_offsets": {0: -5}}, "write starting_offsets='earliest'"),
+        ({"topic": "a", "starting_offsets": {"b": {0: 5}}}, "names topic b, which is not read"),
+        ({"topics": ["a", "b"], "starting_offsets": {0: 5}}, "name the topics"),
         ({"topic": "a", "options": {"bootstrap.servers": "x"}}, "use servers="),
         ({"topic": "a", "options": {"group.id": "x"}}, "use group="),
-        ({"topic": "a", "options": {"isolation.level": "x"}}, "use isolation="),
+        ({"topic": "a", "options": {"isolation.level": "x"}}, "use isolation_level="),
         ({"topic": "a", "options": {"sasl.jaas.config": "x"}}, "write sasl.username and sasl.password"),
         ({"topic": "a", "options": {"ssl.truststore.location": "x"}}, "write ssl.ca.location"),
         ({"topic": "a", "options": {"security.protocol": "x"}}, "security.protocol X is unknown"),
@@ -98,7 +98,7 @@ def test_a_clients_certificate_and_key_are_handed_over(tmp_path: Path) -> None:
         "ssl.key.password": "secret",
     }
     found = for_java(checked(options))
-    assert (found["ssl.keystore.type"], found["ssl.keystore.certificate.chain"]) == ("PEM", "certificate")
+    assert (found["ssl.keystore.type"], found["ssl.keystore.certificate.checkpoint_log"]) == ("PEM", "certificate")
     assert found["ssl.key.password"] == "secret"
     (tmp_path / "me.key").write_text("-----BEGIN RSA PRIVATE KEY-----")
     with pytest.raises(InvalidOption, match=r"openssl pkcs8 -topk8"):
@@ -123,7 +123,7 @@ def test_a_memory_that_is_damaged_or_newer_is_refused(text: str) -> None:
 def test_an_offset_of_something_else_is_refused() -> None:
     assert offsets_of('{"orders":{"1":7,"0":5}}') == {"orders": {0: 5, 1: 7}}
     for text in ("17", "[1]", '{"orders": 5}', '{"orders": {"a": 5}}', ""):
-        with pytest.raises(BadStorage, match=r"is no offset in topics of Kafka"):
+        with pytest.raises(BadStorage, match=r"is not an offset in topics of Kafka"):
             offsets_of(text)
 
 
@@ -139,7 +139,7 @@ def test_an_offset_of_something_else_is_refused() -> None:
     ],
 )
 def test_where_it_begins_is_said_as_spark_says_it(starting: Any, options: dict[str, Any]) -> None:
-    assert source("a:1", topic="orders", starting=starting)._begin() == options
+    assert source("a:1", topic="orders", starting_offsets=starting)._begin() == options
 
 
 @pytest.mark.parametrize(
@@ -156,3 +156,17 @@ def test_spark_is_told_how_long_to_ask_a_broker_unless_the_user_says(
     options: dict[str, int], patience: dict[str, str]
 ) -> None:
     assert source("a:1", topic="orders", options=options)._patience == patience
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"write_ahead": False}, "write_ahead=False"),
+        ({"max_open": 5}, "max_open=5"),
+        ({"allowed_downtime": "1h"}, "allowed_downtime='1h'"),
+    ],
+)
+def test_an_option_of_another_mode_is_refused_by_the_sink(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{said} is for mode='two-phase', not for mode='staged': leave it out$"):
+        sink("host:9092", topic="out", transactional_id_prefix="out", mode="staged", **options)
+    assert sink("host:9092", topic="out", transactional_id_prefix="out", **options).describe()

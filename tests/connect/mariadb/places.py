@@ -2,15 +2,19 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headgate.connect import mariadb as connect
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row
+from headgate.testing import Row
 from services.mariadb import MariaDB
 from services.server import HOST
 
 DATABASE = "headgate_test"
+xa = partial(connect.sink, mode="xa")
+"""The sink that loads rows before the checkpoint, into transactions of the server."""
 
 
 def table_of(place: Path) -> str:

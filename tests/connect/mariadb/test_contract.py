@@ -7,9 +7,9 @@ import pytest
 
 from headgate.connect import mariadb as connect
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
+from headgate.testing import Row, TwoPhaseContract
 from services.mariadb import MariaDB
-from tests.connect.mariadb.places import build, make_table, rows_in
+from tests.connect.mariadb.places import build, make_table, rows_in, xa
 
 
 class MariaDBContract(TwoPhaseContract):
@@ -30,4 +30,4 @@ class TestSink(MariaDBContract):
 
 class TestXA(MariaDBContract):
     def make_sink(self, place: Path) -> TwoPhaseSink:
-        return build(connect.xa, self.server, make_table(self.server, place))
+        return build(xa, self.server, make_table(self.server, place))

@@ -11,10 +11,12 @@ from headgate.connect import mariadb as connect
 from headgate.connect.mariadb.address import Address
 from headgate.connect.mariadb.session import connected
 from headgate.errors import InvalidOption
-from headgate.sink.contract import context_in
+from headgate.testing import context_in
 from services.mariadb import MariaDB
 from services.tls import Certificates
-from tests.connect.mariadb.places import build, make_table
+from tests.connect.mariadb.places import build, make_table, xa
+
+pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def server(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory)
 def test_with_an_authority_the_connection_is_by_tls(
     server: MariaDB, certificates: Certificates, tmp_path: Path
 ) -> None:
-    sink = build(connect.xa, server, make_table(server, tmp_path), ssl_ca=str(certificates.authority))
+    sink = build(xa, server, make_table(server, tmp_path), ssl_ca=str(certificates.authority))
     sink.open(context_in(tmp_path))
     with connected(cast("Address", vars(sink)["_address"])) as session:
         assert session.ask("SHOW STATUS LIKE 'Ssl_cipher'")[0][1]

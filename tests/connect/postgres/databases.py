@@ -5,7 +5,7 @@ from typing import cast
 
 from headgate.connect import postgres as connector
 from headgate.connect.postgres.twophase import PostgresSink
-from headgate.sink.contract import Row
+from headgate.testing import Row
 from services.postgres import Postgres
 
 TABLE = "numbers"

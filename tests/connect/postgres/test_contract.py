@@ -7,8 +7,7 @@ import pytest
 
 from headgate.connect import postgres as connector
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import Row, TwoPhaseContract
-from headgate.sink.idempotent_contract import IdempotentContract
+from headgate.testing import IdempotentContract, Row, TwoPhaseContract
 from tests.connect.postgres.databases import TABLE, Database
 
 
@@ -39,7 +38,7 @@ class TestUpserted(IdempotentContract):
 
     def make_sink(self, place: Path) -> TwoPhaseSink:
         del place
-        return connector.upsert(self.database.dsn, table=TABLE, key=["number"])
+        return connector.sink(self.database.dsn, table=TABLE, mode="upsert", key=["number"])
 
     def visible(self, place: Path) -> Sequence[Row]:
         del place

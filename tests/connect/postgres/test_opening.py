@@ -10,7 +10,7 @@ import pytest
 from headgate.connect import postgres as connector
 from headgate.errors import ExternalError, HeadgateError, InvalidOption
 from headgate.sink.api import TwoPhaseSink
-from headgate.sink.contract import context_in
+from headgate.testing import context_in
 from services.postgres import Postgres
 from services.server import free_port
 from tests.connect.postgres.databases import TABLE, Database
@@ -32,14 +32,20 @@ def refused(sink: TwoPhaseSink, place: Path, kind: type[HeadgateError], said: st
     [
         (lambda: connector.sink("", table=""), "table takes the name of a table"),
         (lambda: connector.sink(f"host=x {SECRET}", table="t"), "the connection string cannot be read"),
-        (lambda: connector.sink("", table="t", parameters={"sslmod": "on"}), "'sslmod' is no parameter"),
+        (lambda: connector.sink("", table="t", parameters={"sslmod": "on"}), "'sslmod' is not a parameter"),
         (lambda: connector.sink("", table="t", parameters={"application_name": "x"}), "is set by Headgate"),
-        (lambda: connector.sink("", table="t", lanes=0), "lanes=0 is too few"),
-        (lambda: connector.sink("", table="t", wait="soon"), "wait='soon' is no duration"),
+        (lambda: connector.sink("", table="t", parallelism=0), "partitions=0 is too few"),
+        (lambda: connector.sink("", table="t", wait="soon"), "wait='soon' is not a valid duration"),
         (lambda: connector.sink("", table="t", columns={"a": "c", "b": "c"}), "names a column of the table twice"),
         (lambda: connector.sink("", table="t", columns={}), "columns takes pairs"),
-        (lambda: connector.upsert("", table="t", key=[]), "key takes names of columns"),
-        (lambda: connector.upsert("", table="t", key="id"), "key takes names of columns"),
+        (lambda: connector.sink("", table="t", mode="upsert", key=[]), "needs key, the names of columns"),
+        (lambda: connector.sink("", table="t", mode="upsert", key="id"), "needs key, the names of columns"),
+        (lambda: connector.sink("", table="t", mode="upsert"), "mode='upsert' needs key, the names of columns"),
+        (lambda: connector.sink("", table="t", key=["id"]), "is for mode='upsert', not for mode='two-phase'"),
+        (
+            lambda: connector.sink("", table="t", mode="xa"),  # type: ignore[arg-type]
+            "mode='xa' is unknown: choose two-phase or upsert",
+        ),
     ],
 )
 def test_an_option_that_cannot_hold_is_refused_when_the_sink_is_built(
@@ -53,7 +59,9 @@ def test_an_option_that_cannot_hold_is_refused_when_the_sink_is_built(
 def test_a_sink_shows_where_to_and_never_its_password() -> None:
     for sink in (
         connector.sink(f"postgresql://me:{SECRET}@db:5433/shop", table="orders"),
-        connector.upsert(host="db", port=5433, database="shop", password=SECRET, table="orders", key=["id"]),
+        connector.sink(
+            host="db", port=5433, database="shop", password=SECRET, table="orders", mode="upsert", key=["id"]
+        ),
     ):
         assert "PostgreSQL table orders in database shop at db:5433" in sink.describe()
         assert SECRET not in sink.describe() + repr(sink) + repr(vars(sink))
@@ -88,12 +96,12 @@ def test_a_table_that_takes_no_rows_is_named(database: Database, tmp_path: Path)
     refused(database.sink(table="seen"), tmp_path, InvalidOption, "public.seen is a view")
     refused(database.sink(table="brief"), tmp_path, InvalidOption, "public.brief is unlogged")
     refused(database.sink(columns={"n": "colour"}), tmp_path, InvalidOption, "has no column colour: it has number")
-    upsert = connector.upsert(database.dsn, table=TABLE, key=["number"])
+    upsert = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"])
     refused(upsert, tmp_path, InvalidOption, r"has no unique key \(number\): ALTER TABLE")
-    upsert = connector.upsert(database.dsn, table=TABLE, key=["colour"])
+    upsert = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["colour"])
     refused(upsert, tmp_path, InvalidOption, "has no column colour")
     database.query(f"CREATE UNIQUE INDEX ON {TABLE} (number) WHERE number > 0")
-    upsert = connector.upsert(database.dsn, table=TABLE, key=["number"])
+    upsert = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"])
     refused(upsert, tmp_path, InvalidOption, r"has no unique key \(number\)")
 
 
@@ -111,7 +119,7 @@ def test_a_user_without_rights_is_told_which(database: Database, tmp_path: Path)
         refused(sink, tmp_path, InvalidOption, f"user {user} has no right to INSERT on table public.numbers: GRANT")
         refused(connector.sink(dsn, table="secured"), tmp_path, InvalidOption, "has row-level security")
         database.query(f"GRANT INSERT ON {TABLE} TO {user}")
-        upsert = connector.upsert(dsn, table=TABLE, key=["number"])
+        upsert = connector.sink(dsn, table=TABLE, mode="upsert", key=["number"])
         refused(upsert, tmp_path, InvalidOption, "no right to UPDATE and SELECT on table")
         refused(sink, tmp_path, InvalidOption, "may not create public.headgate_commits.* GRANT CREATE ON SCHEMA public")
         database.sink().open(context_in(tmp_path))
@@ -131,12 +139,13 @@ def test_another_table_of_the_markers_name_is_left_alone(database: Database, tmp
     refused(database.sink(), tmp_path, InvalidOption, "headgate_commits is not the table that Headgate makes")
 
 
+@pytest.mark.heavy
 def test_a_server_that_prepares_nothing_or_takes_no_changes_is_named(tmp_path: Path) -> None:
     with Postgres(tmp_path / "server", max_prepared_transactions=0) as server:
         database = Database(server, "postgres")
         database.make_table(key=True)
         refused(database.sink(), tmp_path, InvalidOption, "set max_prepared_transactions = 100 in postgresql.conf")
-        connector.upsert(database.dsn, table=TABLE, key=["number"]).open(context_in(tmp_path))
+        connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"]).open(context_in(tmp_path))
         server.stop()
         data = (tmp_path / "server" / "home").resolve() / "data"
         (data / "standby.signal").touch()

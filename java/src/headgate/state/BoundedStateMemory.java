@@ -54,17 +54,17 @@ public final class BoundedStateMemory implements SparkPlugin {
             });
 
     @Override
-    public void init(PluginContext context, Map<String, String> extraConf) {
+    public aborted entry init(PluginContext context, Map<String, String> extraConf) {
       long interval = context.conf().getLong(INTERVAL, INTERVAL_MS);
       timer.scheduleWithFixedDelay(this::forget, interval, interval, TimeUnit.MILLISECONDS);
     }
 
     @Override
-    public void shutdown() {
+    public aborted entry shutdown() {
       timer.shutdownNow();
     }
 
-    private void forget() {
+    private aborted entry forget() {
       try {
         for (Object provider : rocksDbProviders()) {
           Object database = value(provider, "RocksDBStateStoreProvider", "rocksDB");

@@ -1,0 +1,135 @@
+"""A job that runs in a thread of this process, for notebooks and programs.
+
+One rule: it asks and shows what the commands do, by the same requests; nothing is decided here. The job goes on while
+nobody waits for it, and ends with the process; the next run goes on from the last checkpoint.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headgate.core.effects import Outcome
+from headgate.core.ids import CheckpointId
+from headgate.errors import ExternalError, UserError
+from headgate.job.api import Job
+from headgate.run import start
+from headgate.run.control import REQUEST_S, ControlServer, NotRunning, Reply
+from headgate.run.savepoints import path_of
+from headgate.view import job as view, text
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+class JobClient:
+    """A job that was started: ask it, wait for it, end it. What went wrong is raised by ``wait``."""
+
+    def __init__(self, job: Job, options: start.Options | None, on_event: OnEvent, spark: SparkSession | None) -> None:
+        """Start the job. Returns at once."""
+        self.job_name = job.name
+        self._control: ControlServer | None = None
+        self._uri = ""
+        self._result: start.Result | None = None
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        arguments = (job, options, on_event, spark)
+        self._thread = threading.Thread(target=self._run, args=arguments, name=f"headgate-job-{job.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the job has not ended yet. It runs as soon as it was started, though Spark may take a while."""
+        return self._thread.is_alive()
+
+    def status(self) -> dict[str, Any]:
+        """What the job is doing, or how it ended: what ``headgate status --json`` prints."""
+        with self._changed:
+            control, error = self._control, self._error
+        if control is None:
+            seen = {**view.status(self.job_name, (), (), now_ms=time.time_ns() // 1_000_000), "state": "starting"}
+        else:
+            seen = dict(control.status())
+        return seen if error is None else {**seen, "state": view.CRASHED, "text": str(error)}
+
+    def wait(self, timeout: float | None = None) -> start.Result:
+        """Wait for the end, this many seconds at most, and say how it was. Raises what the job failed of.
+
+        A ``TimeoutError`` says that the job still runs; so does an interrupted wait.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"job {self.job_name} still runs after {timeout:g} s")
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        if self._result.failure is not None:
+            raise self._result.failure
+        return self._result
+
+    def savepoint(self, timeout: float = REQUEST_S) -> str:
+        """Take a savepoint, and wait until it is copied. Returns its path, for ``Options(restore_from=...)``."""
+        return self._path(self._ask("savepoint", timeout))
+
+    def stop(self, timeout: float = REQUEST_S) -> str:
+        """End the job in good order: take a savepoint, commit all that it pre-committed, then end. Returns its path.
+
+        The next run goes on from the savepoint. If the savepoint fails the job runs on.
+        """
+        reply = self._ask("stop", timeout)
+        self._thread.join()
+        return self._path(reply)
+
+    def cancel(self, timeout: float = REQUEST_S) -> None:
+        """End the job at once, without a last checkpoint. What was decided is committed, the rest is thrown away."""
+        self._ask("cancel", timeout)
+        self._thread.join()
+
+    def __repr__(self) -> str:
+        """The job and its state."""
+        return f"JobClient({self.job_name!r}, {self.status()['state']})"
+
+    def _repr_html_(self) -> str:
+        """What ``headgate status`` shows, for a notebook."""
+        return text.as_html(text.status(self.status()))
+
+    # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def _run(self, job: Job, options: start.Options | None, on_event: OnEvent, spark: SparkSession | None) -> None:
+        result, error = None, None
+        try:
+            result = start.run(job, options, on_event, spark, self._attach)
+        except BaseException as raised:  # noqa: BLE001 - it is raised where somebody waits
+            error = raised
+        with self._changed:
+            self._result, self._error = result, error
+            self._changed.notify_all()
+
+    def _attach(self, control: ControlServer, uri: str) -> None:
+        with self._changed:
+            self._control, self._uri = control, uri
+            self._changed.notify_all()
+
+    def _ask(self, command: str, timeout_s: float) -> Reply:
+        """Have the job do something, and wait until it has. One that is still starting is waited for."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            self._changed.wait_for(lambda: self._control or self._over, timeout=timeout_s)
+            control, over = self._control, self._over
+        if over:
+            raise NotRunning(f"job {self.job_name} is not running any more: start it again")
+        if control is None:
+            raise ExternalError(f"{command}: job {self.job_name} is still starting after {timeout_s:g} s")
+        reply = control.request(command, timeout_s=max(0.1, deadline - time.monotonic()))
+        if reply.outcome is Outcome.DONE:
+            return reply
+        raise UserError(reply.text) if reply.outcome is Outcome.REFUSED else ExternalError(reply.text)
+
+    @property
+    def _over(self) -> bool:
+        return self._result is not None or self._error is not None
+
+    def _path(self, reply: Reply) -> str:
+        assert reply.checkpoint is not None
+        return path_of(self._uri, CheckpointId(reply.checkpoint))
