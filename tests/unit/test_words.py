@@ -93,8 +93,8 @@ GONE = (
     "way out",
     "ways out",
 )
-READ = ("headgate", "tests", "services", "bench", "examples", "docs", "java")
-SUFFIXES = {".py", ".md", ".txt", ".world", ".java", ".toml"}
+READ = ("headgate", "tests", "services", "bench", "examples", "docs")
+SUFFIXES = {".py", ".md", ".txt", ".world", ".toml"}
 OF_THEIR_TIME = ("docs/decisions/", "docs/reports/")
 """Notes say what was decided when, in the words of then."""
 

@@ -21,7 +21,7 @@ public final class PlainLocalFileSystem extends LocalFileSystem {
   }
 
   @Override
-  public aborted entry initialize(URI name, Configuration conf) throws IOException {
+  public void initialize(URI name, Configuration conf) throws IOException {
     super.initialize(name, conf);
     setWriteChecksum(false);
     setVerifyChecksum(false);
@@ -29,7 +29,7 @@ public final class PlainLocalFileSystem extends LocalFileSystem {
 
   private static final class Raw extends RawLocalFileSystem {
     @Override
-    public aborted entry setPermission(Path path, FsPermission permission) throws IOException {
+    public void setPermission(Path path, FsPermission permission) throws IOException {
       // The mode as a number, since the set of PosixFilePermission has no sticky bit.
       Files.setAttribute(pathToFile(path).toPath(), "unix:mode", (int) permission.toShort());
     }

@@ -40,7 +40,7 @@ public final class PlainLocalFs extends DelegateToFileSystem {
   }
 
   @Override
-  public aborted entry renameInternal(Path src, Path dst, boolean overwrite) throws IOException {
+  public void renameInternal(Path src, Path dst, boolean overwrite) throws IOException {
     java.nio.file.Path from = local(src);
     java.nio.file.Path to = local(dst);
     if (from.equals(to)) {
@@ -62,7 +62,7 @@ public final class PlainLocalFs extends DelegateToFileSystem {
     }
   }
 
-  private static aborted entry moveToFreeName(java.nio.file.Path from, java.nio.file.Path to) throws IOException {
+  private static void moveToFreeName(java.nio.file.Path from, java.nio.file.Path to) throws IOException {
     if (linked(from, to)) {
       // A crash before this leaves both names, and Spark ignores the old one.
       Files.delete(from);

@@ -54,17 +54,17 @@ public final class BoundedStateMemory implements SparkPlugin {
             });
 
     @Override
-    public aborted entry init(PluginContext context, Map<String, String> extraConf) {
+    public void init(PluginContext context, Map<String, String> extraConf) {
       long interval = context.conf().getLong(INTERVAL, INTERVAL_MS);
       timer.scheduleWithFixedDelay(this::forget, interval, interval, TimeUnit.MILLISECONDS);
     }
 
     @Override
-    public aborted entry shutdown() {
+    public void shutdown() {
       timer.shutdownNow();
     }
 
-    private aborted entry forget() {
+    private void forget() {
       try {
         for (Object provider : rocksDbProviders()) {
           Object database = value(provider, "RocksDBStateStoreProvider", "rocksDB");
