@@ -15,7 +15,7 @@ TYPES = frozenset(
         r"\w+",
         """array bigint binary boolean byte char character date dec decimal double float geography geometry int integer
         interval long map numeric real short smallint string struct time timestamp timestamp_ltz timestamp_ntz tinyint
-        varchar variant aborted entry""",
+        varchar variant void""",
     )
 )
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|\S")

@@ -88,7 +88,6 @@ GONE = (
     "to_handle",
     "tolerable_failures",
     "turn: Turn",
-    "void",
     "voids",
     "way out",
     "ways out",
