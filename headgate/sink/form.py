@@ -59,8 +59,8 @@ def from_text(committable: str, read: Callable[[Whose, Any], T]) -> T:
             return read(whose, fields)
     except (ValueError, KeyError, TypeError) as error:
         raise BadStorage(
-            f"the committable of a transaction cannot be read ({error}): {committable[:80]!r}; restore the "
-            "checkpoint's record from a copy, and see that the sink is of the kind that it was"
+            f"the committable of a pre-committed transaction cannot be read ({error}): {committable[:80]!r}; restore "
+            "the checkpoint's record from a copy, and see that the sink is of the kind that it was"
         ) from error
     raise BadStorage(
         f"a pre-committed transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"

@@ -98,7 +98,7 @@ def test_a_clients_certificate_and_key_are_handed_over(tmp_path: Path) -> None:
         "ssl.key.password": "secret",
     }
     found = for_java(checked(options))
-    assert (found["ssl.keystore.type"], found["ssl.keystore.certificate.checkpoint_log"]) == ("PEM", "certificate")
+    assert (found["ssl.keystore.type"], found["ssl.keystore.certificate.chain"]) == ("PEM", "certificate")
     assert found["ssl.key.password"] == "secret"
     (tmp_path / "me.key").write_text("-----BEGIN RSA PRIVATE KEY-----")
     with pytest.raises(InvalidOption, match=r"openssl pkcs8 -topk8"):

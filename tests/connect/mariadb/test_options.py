@@ -42,8 +42,8 @@ def test_an_option_that_cannot_hold_is_refused(make: Make, options: dict[str, An
         ({"key": "id"}, "key='id'"),
         ({"key": []}, r"key=\[\]"),
         ({"key": ["id", "ID"]}, "twice"),
-        ({"parallelism": 0}, "partitions=0"),
-        ({"parallelism": "2"}, "partitions='2'"),
+        ({"parallelism": 0}, "parallelism=0"),
+        ({"parallelism": "2"}, "parallelism='2'"),
     ],
 )
 def test_a_key_or_partitions_that_cannot_hold_are_refused(options: dict[str, Any], words: str) -> None:
@@ -56,7 +56,7 @@ def test_a_key_or_partitions_that_cannot_hold_are_refused(options: dict[str, Any
     [
         ({"mode": "two-phase"}, "mode='two-phase' is unknown: choose staged or xa"),
         ({"mode": "xa", "key": ["id"]}, r"key=\['id'\] is for mode='staged', not for mode='xa': leave it out"),
-        ({"mode": "xa", "parallelism": 2}, "partitions=2 is for mode='staged', not for mode='xa': leave it out"),
+        ({"mode": "xa", "parallelism": 2}, "parallelism=2 is for mode='staged', not for mode='xa': leave it out"),
     ],
 )
 def test_an_option_of_another_mode_is_refused(options: dict[str, Any], words: str) -> None:

@@ -34,7 +34,7 @@ def refused(sink: TwoPhaseSink, place: Path, kind: type[HeadgateError], said: st
         (lambda: connector.sink(f"host=x {SECRET}", table="t"), "the connection string cannot be read"),
         (lambda: connector.sink("", table="t", parameters={"sslmod": "on"}), "'sslmod' is not a parameter"),
         (lambda: connector.sink("", table="t", parameters={"application_name": "x"}), "is set by Headgate"),
-        (lambda: connector.sink("", table="t", parallelism=0), "partitions=0 is too few"),
+        (lambda: connector.sink("", table="t", parallelism=0), "parallelism=0 is too few"),
         (lambda: connector.sink("", table="t", wait="soon"), "wait='soon' is not a valid duration"),
         (lambda: connector.sink("", table="t", columns={"a": "c", "b": "c"}), "names a column of the table twice"),
         (lambda: connector.sink("", table="t", columns={}), "columns takes pairs"),

@@ -86,7 +86,7 @@ def test_a_batch_waits_for_room_and_says_what_to_raise(spark: SparkSession, tmp_
         sink.commit(committable)
         assert sink.has_room(write_id(1))
         write(sink, spark, write_id(1), partitions=2)
-        with pytest.raises(InvalidOption, match="max_prepared_transactions = 3 is less than partitions=4"):
+        with pytest.raises(InvalidOption, match="max_prepared_transactions = 3 is less than parallelism=4"):
             database.sink(parallelism=4).open(context)
         sink.close()
 
