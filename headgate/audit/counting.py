@@ -80,7 +80,7 @@ class Verdict:
 
 
 def count(source: Pairs, sink: Pairs, *, show: int = 10) -> Verdict:
-    """Compare what went in with what came out. ``show``: of so many keys it is told what is wrong with them."""
+    """Compare what went in with what came out. ``show``: for at most this many keys, say what is wrong."""
     went_in, came_out = pairs_of(source), pairs_of(sink)
     numbering = _Numbering.of(went_in, came_out)
     inside, outside = (np.sort(ids) for ids in numbering.ids)

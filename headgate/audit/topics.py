@@ -28,7 +28,7 @@ except ImportError as error:
 
 ANSWER_S = 10.0
 SILENCE_S = 60.0
-"""A topic of which nothing more comes for so long cannot be read to its end."""
+"""A topic that gives nothing more for this long cannot be read to its end."""
 PIECE = 50_000
 """So many records are read together."""
 OWN = {"@key": lambda m: m.key(), "@value": lambda m: m.value(), "@partition": lambda m: m.partition()}

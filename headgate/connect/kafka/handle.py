@@ -45,7 +45,7 @@ class OpenTransaction:
         numbers = (number, partition, producer_id, epoch, rows, size, *rest)
         counted = len(rest) <= 1 and all(type(each) is int and each >= 0 for each in numbers)
         if not counted or not isinstance(file, str) or "/" in file:
-            raise ValueError(f"{fields!r} is no transaction")
+            raise ValueError(f"{fields!r} is not a transaction")
         return cls(Slot(number, partition), producer_id, epoch, rows, file, size, *rest)
 
 
