@@ -18,8 +18,8 @@ from uuid import UUID
 from headgate.core import effects as o
 from headgate.core.events import (
     BatchCommitted,
-    ChainRead,
     CheckpointAsked,
+    CheckpointLogRead,
     Event,
     LeadershipWon,
     SnapshotTaken,
@@ -29,7 +29,7 @@ from headgate.core.events import (
 from headgate.core.graph import Graph, Operator, Task
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, OperatorUid, RequestId, TaskId
 from headgate.core.job import step
-from headgate.core.records import Boundary, Fence, Record, Restore, Void
+from headgate.core.records import AbortedEntry, Boundary, EpochRecord, Record, Restore
 from headgate.core.settings import Settings
 from headgate.core.state import JobState
 from headgate.run.loop import Note
@@ -115,7 +115,7 @@ class Job:
 
     def _perform(self, order: o.Effect) -> None:
         handlers: dict[type, Callable[..., None]] = {
-            o.ReadChain: self._storage.read_chain,
+            o.ReadCheckpointLog: self._storage.read_checkpoint_log,
             o.CreateRecord: self._storage.create_record,
             o.ListFiles: self._storage.list_files,
             o.DeleteFiles: self._storage.delete_files,
@@ -163,25 +163,25 @@ def checkpoint_growth() -> None:
 
 
 def start_growth() -> None:
-    """Reading a chain of many records at a start. Wanted: at most a second, on a local disk."""
+    """Reading a checkpoint log of many records at a start. Wanted: at most a second, on a local disk."""
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as scratch:
         store = JobStore.open(LocalStore(Path(scratch)), "job")
-        chain = Path(scratch) / "job" / "chain"
-        chain.mkdir()
+        checkpoint_log = Path(scratch) / "job" / "checkpoint-log"
+        checkpoint_log.mkdir()
         for number in range(RECORDS):
             place, generation, leader = CheckpointId(number), Generation(number + 1), LeaderId("x")
-            record: Record = Fence(place, generation, leader, CheckpointId(number + 1), None)
+            record: Record = EpochRecord(place, generation, leader, CheckpointId(number + 1), None)
             if number % 2 == 0:
-                record = Void(place, generation, leader)
-            (chain / f"{number:010d}.json").write_bytes(codec.encode(record, {}))
+                record = AbortedEntry(place, generation, leader)
+            (checkpoint_log / f"{number:010d}.json").write_bytes(codec.encode(record, {}))
         heard: list[object] = []
         for turn in ("first", "second"):
             root = Path(scratch) / "job"
             storage = Storage(store, root, Snapshots(root, None), heard.append, lambda _: True)
             begun = time.perf_counter()
-            storage.read_chain(o.ReadChain(LeaderId("x")))
+            storage.read_checkpoint_log(o.ReadCheckpointLog(LeaderId("x")))
             taken = time.perf_counter() - begun
-            read = next(fact for fact in reversed(heard) if isinstance(fact, ChainRead))
+            read = next(fact for fact in reversed(heard) if isinstance(fact, CheckpointLogRead))
             print(f"growth: the {turn} start with {RECORDS} records: {taken:.3f} s, {len(read.records)} of them read")
 
 

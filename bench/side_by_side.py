@@ -26,7 +26,7 @@ class Clock:
         self._wall, self._cpu = time.perf_counter(), cpu_s()
 
     def read(self, units: float) -> Timing:
-        """What it took to do so many units."""
+        """What it took to do this many units."""
         return Timing(time.perf_counter() - self._wall, cpu_s() - self._cpu, units)
 
 

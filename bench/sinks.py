@@ -1,4 +1,4 @@
-"""Ways out to other systems, beside the plain ways of the same systems. Real servers are started for it."""
+"""Sinks, beside the plain clients of the same systems. Real servers are started for it."""
 
 import json
 import statistics
@@ -102,7 +102,7 @@ def windows(spark: SparkSession, rows: int = 6_000_000) -> None:
 
 
 class _UntilRead(Listener):
-    """Takes the time until the queries of a session have worked on so many rows."""
+    """Takes the time until the queries of a session have worked on this many rows."""
 
     def __init__(self, spark: SparkSession, rows: int, then: Callable[[], None] = lambda: None) -> None:
         self._rows = rows
@@ -157,7 +157,7 @@ def _fill(kafka: Kafka, topic: str, rows: int, users: int, step_ms: int) -> None
 
 
 def postgres(spark: SparkSession, rows: int = 2_000_000) -> None:
-    """The same rows by COPY from executors: committed by themselves, or prepared, sealed and then committed."""
+    """The same rows by COPY from executors: committed by themselves, or prepared, pre-committed and then committed."""
     columns = (
         "id",
         "concat('customer-', id % 50000) as name",
@@ -178,14 +178,14 @@ def postgres(spark: SparkSession, rows: int = 2_000_000) -> None:
             return _cleared(server, rows)
 
         sink = hg.postgres.sink(dsn, table="orders")
-        sink.open(hg.SinkContext("bench", SinkId("orders"), life="1", staging=where / "staging"))
+        sink.open(hg.SinkContext("bench", SinkId("orders"), incarnation="1", staging=where / "staging"))
 
         def two_phase() -> float:
             number = next(batches)
-            attempt = hg.Attempt("bench", SinkId("orders"), Generation(1), Batch(number), Run(1))
-            sink.begin_transaction(attempt)
-            sink.invoke(attempt, frame)
-            sink.commit(sink.pre_commit(CheckpointId(number + 1), Generation(1), [attempt]))
+            write_id = hg.WriteId("bench", SinkId("orders"), Generation(1), Batch(number), Run(1))
+            sink.begin_transaction(write_id)
+            sink.invoke(write_id, frame)
+            sink.commit(sink.pre_commit(CheckpointId(number + 1), Generation(1), [write_id]))
             return _cleared(server, rows)
 
         two_phase()  # Python workers, and the code of both

@@ -19,7 +19,7 @@ from services.server import ServiceError, wait_until
 from services.supervisor import Supervisor
 
 END_S = 60.0
-"""So long a killed process may take to be gone."""
+"""How long a killed process may take to be gone."""
 
 
 class JobProcess:
@@ -58,7 +58,7 @@ class JobProcess:
         return self._over
 
     def events(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """What it tells until it ends, but for no longer than so many seconds."""
+        """What it tells until it ends, but for no longer than this many seconds."""
         deadline = time.monotonic() + seconds
         while not self._over:
             try:

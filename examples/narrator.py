@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 OFTEN_S = 2.0
-"""What happens again and again is told so often."""
+"""What happens again and again is told this often."""
 STYLES = {"SIGKILL": "bold red", "audit": "bold"}
 
 

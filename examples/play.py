@@ -16,11 +16,11 @@ from services.kafka import Kafka
 from services.server import ROOT, ServiceError
 
 RUN_S = 300.0
-"""So long one run of a job may take."""
+"""How long one run of a job may take."""
 BATCHES = 12
-"""The input is read in so many batches, so that there is a middle."""
+"""The input is read in this many batches, so that there is a middle."""
 SHARE_BEFORE_KILL = 0.25
-"""So much of the input is read when the job is killed, at least."""
+"""How much of the input is read when the job is killed, at least."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Middle:
     """How far a job has come, by what it tells."""
 
     read: int = 0
-    """So many rows."""
+    """How many rows."""
     checkpoints: int = 0
-    """So many were completed after the first rows were read."""
+    """How many were completed after the first rows were read."""
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Look at the next event."""

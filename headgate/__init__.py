@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     from headgate.run.client import JobClient
     from headgate.run.start import Options, Result
     from headgate.sink.api import (
-        Abandoned,
-        Attempt,
-        DeadRuns,
+        AbortScope,
         Guarantee,
         SinkContext,
         StagedFile,
-        Strangers,
         TwoPhaseSink,
-        Unpublished,
+        WriteId,
     )
     from headgate.sink.idempotent import IdempotentSink
     from headgate.sink.partitions import Place, Write, write_partitions
@@ -39,12 +36,10 @@ if TYPE_CHECKING:
     from headgate.source.api import Source
 
 __all__ = [
-    "Abandoned",
-    "Attempt",
+    "AbortScope",
     "CheckpointId",
     "Checkpointing",
     "Context",
-    "DeadRuns",
     "ExternalError",
     "FencedOff",
     "Generation",
@@ -63,15 +58,14 @@ __all__ = [
     "SinkContext",
     "Source",
     "StagedFile",
-    "Strangers",
     "Stream",
     "TwoPhaseSink",
-    "Unpublished",
     "UserError",
     "ValueState",
     "Write",
     "WriteAheadBatch",
     "WriteAheadSink",
+    "WriteId",
     "__version__",
     "audit",
     "console",
@@ -103,15 +97,12 @@ _HOMES = {
     "headgate.run.client": ("JobClient",),
     "headgate.run.start": ("Options", "Result"),
     "headgate.sink.api": (
-        "Abandoned",
-        "Attempt",
-        "DeadRuns",
+        "AbortScope",
         "Guarantee",
         "SinkContext",
         "StagedFile",
-        "Strangers",
         "TwoPhaseSink",
-        "Unpublished",
+        "WriteId",
     ),
     "headgate.sink.idempotent": ("IdempotentSink",),
     "headgate.sink.partitions": ("Place", "Write", "write_partitions"),

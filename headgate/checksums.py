@@ -15,7 +15,7 @@ from headgate.errors import BadStorage
 
 READ_BYTES = 1 << 20
 READERS = 4
-"""So many files are read at a time. Neither reading nor the checksum holds Python's lock."""
+"""How many files are read at a time. Neither reading nor the checksum holds Python's lock."""
 CHECKSUM = "crc32"
 
 Item = TypeVar("Item")

@@ -1,4 +1,4 @@
-"""The console, as a way out.
+"""The console, as a sink.
 
 One rule: a batch is printed when it is written, to show at once what a job does.
 """

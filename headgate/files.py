@@ -1,4 +1,4 @@
-"""Files in a directory, as a way in and as a way out.
+"""Files in a directory, as a source and as a sink.
 
 One rule: a file is read whole and in its place, and is seen only when it is whole.
 """

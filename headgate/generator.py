@@ -1,4 +1,4 @@
-"""Rows that are made up, as a way in.
+"""Rows that are made up, as a source.
 
 One rule: the same arguments always give the same rows, and every row proves itself.
 """

@@ -16,7 +16,7 @@ def none() -> NoRestart:
 
 
 def fixed_delay(*, delay: Duration = "1s", attempts: int | None = None) -> FixedDelay:
-    """Wait the same time before each try, and give up after so many. ``attempts`` of None never gives up."""
+    """Wait the same time before each try, and give up after this many. ``attempts`` of None never gives up."""
     return FixedDelay(duration_ms(delay, name="delay"), _attempts(attempts))
 
 
@@ -49,7 +49,7 @@ def exponential_delay(
     if not _number(multiplier) or multiplier <= 1:
         raise InvalidOption(f"multiplier={multiplier!r} makes no delay longer: write a number above 1, multiplier=1.5")
     if not _number(jitter) or not 0 <= jitter < 1:
-        raise InvalidOption(f"jitter={jitter!r} is no share: write a number from 0 to below 1, jitter=0.1")
+        raise InvalidOption(f"jitter={jitter!r} is not a valid share: write a number from 0 to below 1, jitter=0.1")
     return ExponentialDelay(
         initial_ms=initial_ms,
         maximum_ms=maximum_ms,

@@ -113,8 +113,8 @@ def hashmap(
 ) -> StateBackend:
     """State in the executor's heap, written as changes and now and then as a whole. For state that fits in memory.
 
-    ``snapshot_after``: so many batches of changes make a snapshot due. ``maintenance_interval``: how often snapshots
-    are looked after. ``versions_in_memory``: so many batches' states are kept, so that a batch tried again does not
+    ``snapshot_after``: this many batches of changes make a snapshot due. ``maintenance_interval``: how often snapshots
+    are looked after. ``versions_in_memory``: this many batches' states are kept, so that a batch tried again does not
     read files.
     """
     return StateBackend(
@@ -160,7 +160,7 @@ def rocksdb(
     ``memory_mb``: one bound on the caches and write buffers of all stores of an executor; none, if nothing is said.
     ``compression``: of the files. ``compact_on_commit``: compact at every batch, which makes reads faster and batches
     slower. ``count_rows``: know the number of rows, at the cost of a look-up before each write.
-    ``snapshot_after``: so many batches of changes make a snapshot due. ``maintenance_interval``: how often snapshots
+    ``snapshot_after``: this many batches of changes make a snapshot due. ``maintenance_interval``: how often snapshots
     are uploaded. ``local_directory``: where an executor keeps its working files, Spark's ``spark.local.dir``.
     ``options``: what else Spark can set in RocksDB, by Spark's name for it.
     """

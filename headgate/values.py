@@ -21,7 +21,7 @@ def duration_ms(value: Duration, *, name: str = "duration", example: str = "10s"
     milliseconds = _milliseconds(value)
     if milliseconds is None:
         raise InvalidOption(
-            f"{name}={value!r} is no duration: write a number with ms, s, min, h or d, {name}={example!r}"
+            f"{name}={value!r} is not a valid duration: write a number with ms, s, min, h or d, {name}={example!r}"
         )
     if milliseconds < least:
         raise InvalidOption(f"{name}={value!r} is too short: it must be {least} ms or more, {name}={example!r}")
@@ -31,7 +31,7 @@ def duration_ms(value: Duration, *, name: str = "duration", example: str = "10s"
 def count(value: object, *, name: str, example: int = 1, least: int = 0) -> int:
     """A whole number of things."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOption(f"{name}={value!r} is no whole number: write {name}={example}")
+        raise InvalidOption(f"{name}={value!r} is not a valid whole number: write {name}={example}")
     if value < least:
         raise InvalidOption(f"{name}={value!r} is too few: it must be {least} or more, {name}={example}")
     return value

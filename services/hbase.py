@@ -139,7 +139,7 @@ class HBase(Server):
             connection.close()
 
     def create_table(self, name: str, *families: str, versions: int = 1) -> None:
-        """Make a table with these column families, of which each keeps so many versions of a cell."""
+        """Make a table with these column families, of which each keeps this many versions of a cell."""
         columns = [{"name": family, "VERSIONS": str(versions)} for family in families]
         status, answer = self.request("PUT", f"/{quote(name)}/schema", {"name": name, "ColumnSchema": columns})
         if status != 201:

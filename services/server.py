@@ -33,7 +33,7 @@ class ServiceError(Exception):
 
 
 def wait_until(question: Callable[[], bool], seconds: float = 60.0, what: str = "the condition") -> None:
-    """Ask until the answer is yes. `ServiceError` when it is still no after so many seconds."""
+    """Ask until the answer is yes. `ServiceError` when it is still no after this many seconds."""
     deadline = time.monotonic() + seconds
     while not question():
         if time.monotonic() > deadline:

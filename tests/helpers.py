@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from headgate.core.chain import Chain
+from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.commit import SinkState
 from headgate.core.evolve import evolve
 from headgate.core.graph import Channel, Graph, Operator, Task
@@ -20,15 +20,15 @@ from headgate.core.ids import (
     TaskId,
 )
 from headgate.core.records import (
+    AbortedEntry,
     Boundary,
     CompletedCheckpoint,
-    Fence,
+    EpochRecord,
     InFlight,
     Kind,
     Record,
     TaskSnapshot,
     Transaction,
-    Void,
 )
 from headgate.core.settings import Settings
 from headgate.core.state import JobState, Phase, TaskState
@@ -58,14 +58,14 @@ def line(*names: str) -> Graph:
     return Graph(tasks, tuple(channel(up, down) for up, down in pairwise(names)))
 
 
-def void(number: int, generation: int = 1, leader: LeaderId = ALICE) -> Void:
-    return Void(CheckpointId(number), Generation(generation), leader)
+def aborted_entry(number: int, generation: int = 1, leader: LeaderId = ALICE) -> AbortedEntry:
+    return AbortedEntry(CheckpointId(number), Generation(generation), leader)
 
 
-def fence(
+def epoch_record(
     number: int, generation: int, next_id: int, *, leader: LeaderId = ALICE, base: CheckpointId | None = None
-) -> Fence:
-    return Fence(CheckpointId(number), Generation(generation), leader, CheckpointId(next_id), base)
+) -> EpochRecord:
+    return EpochRecord(CheckpointId(number), Generation(generation), leader, CheckpointId(next_id), base)
 
 
 def transaction(checkpoint: int, after: int, through: int, *, generation: int = 1, sink: str = "out") -> Transaction:
@@ -114,18 +114,18 @@ def standing(graph: Graph, name: TaskId, batch: int) -> TaskState:
 
 
 def running(graph: Graph, batch: int = NO_BATCH, settings: Settings | None = None, **changes: Any) -> JobState:
-    """Alice's job in its first generation, right after its fence at 0: every task is up and stands at ``batch``."""
+    """Alice's job in its first generation, right after its epoch record: every task is up, at ``batch``."""
     state = JobState(
         graph=graph,
         settings=settings or Settings(),
         phase=Phase.RUNNING,
         leader=ALICE,
         generation=Generation(1),
-        chain=Chain(recorded=CheckpointId(0), last=CheckpointId(0)),
+        checkpoint_log=CheckpointLog(recorded=CheckpointId(0), last=CheckpointId(0)),
         next_id=CheckpointId(1),
         tasks={t.id: standing(graph, t.id, batch) for t in graph.tasks},
         gates={c.id: Batch(batch) for c in graph.channels},
-        sinks={sink: SinkState(sealed_through=Batch(batch)) for sink in graph.owner},
+        sinks={sink: SinkState(pre_committed_through=Batch(batch)) for sink in graph.owner},
     )
     return evolve(state, **changes)
 

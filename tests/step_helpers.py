@@ -11,7 +11,7 @@ from headgate.core.effects import Effect
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
 from headgate.core.job import step
-from headgate.core.records import Boundary, CompletedCheckpoint, Fence, Record, Restore
+from headgate.core.records import Boundary, CompletedCheckpoint, EpochRecord, Record, Restore
 from headgate.core.restart import Failure, FailureClass, FixedDelay
 from headgate.core.settings import Settings
 from headgate.core.state import AT_REST, JobState, Phase
@@ -35,10 +35,10 @@ ANSWERED = (
     o.AdmitBatch,
     o.OpenGate,
     o.TakeSnapshot,
-    o.SealSink,
+    o.PreCommitSink,
     o.CommitTransaction,
-    o.AbortStrangers,
-    o.ReadChain,
+    o.AbortStaleGenerations,
+    o.ReadCheckpointLog,
     o.CreateRecord,
     o.CopySavepoint,
     o.DeleteSavepoint,
@@ -75,27 +75,30 @@ class Core:
 
     def read(self) -> list[Effect]:
         records = tuple(self.store[number] for number in sorted(self.store))
-        return self.tell(e.ChainRead(self.state.leader, records, self.held, self.copied))
+        return self.tell(e.CheckpointLogRead(self.state.leader, records, self.held, self.copied))
 
     def create(self) -> list[Effect]:
-        """The store creates what was ordered. If that was a fence it is looked at once more, and the job begins."""
-        record = self.state.chain.queue[0]
+        """The store creates what was ordered.
+
+        If that was an epoch record it is looked at once more, and the job begins.
+        """
+        record = self.state.checkpoint_log.queue[0]
         assert record.id not in self.store
         self.store[record.id] = record
         given = self.tell(e.RecordCreated(self.state.leader, record.generation, record.id))
         return self.read() if self.state.phase is Phase.READING else given
 
-    def burn(self) -> list[Effect]:
-        """The store creates the closing fence."""
-        record = self.state.chain.queue[0]
-        assert isinstance(record, Fence)
+    def write_closing_record(self) -> list[Effect]:
+        """The store creates the closing record."""
+        record = self.state.checkpoint_log.queue[0]
+        assert isinstance(record, EpochRecord)
         assert record.ending is not None
         return self.create()
 
     def start_all(self) -> list[Effect]:
         """All tasks are up, and the sinks have thrown away what was left."""
         up = [self.started(name) for name, task in self.state.tasks.items() if not task.ended]
-        return self.tell(*up, *(self.strangers_aborted(sink) for sink in self.state.strangers))
+        return self.tell(*up, *(self.stale_generations_aborted(sink) for sink in self.state.stale_generations))
 
     # -- a task's facts ----------------------------------------------------------------------------------------------
 
@@ -143,11 +146,11 @@ class Core:
             batch = pending.cuts[TaskId(task)].boundary.batch
         return e.SnapshotTaken(self.state.generation, CheckpointId(checkpoint), TaskId(task), Batch(batch), ("file",))
 
-    def sealed(self, checkpoint: int, sink: str = "out") -> e.SinkSealed:
-        return e.SinkSealed(self.state.generation, CheckpointId(checkpoint), SinkId(sink))
+    def pre_committed(self, checkpoint: int, sink: str = "out") -> e.SinkPreCommitted:
+        return e.SinkPreCommitted(self.state.generation, CheckpointId(checkpoint), SinkId(sink))
 
-    def seal_failed(self, checkpoint: int, sink: str = "out") -> e.SealFailed:
-        return e.SealFailed(self.state.generation, CheckpointId(checkpoint), SinkId(sink), "disk full")
+    def pre_commit_failed(self, checkpoint: int, sink: str = "out") -> e.PreCommitFailed:
+        return e.PreCommitFailed(self.state.generation, CheckpointId(checkpoint), SinkId(sink), "disk full")
 
     def visible(self, checkpoint: int, sink: str = "out") -> e.TransactionCommitted:
         generation = self.state.generation
@@ -157,19 +160,19 @@ class Core:
         generation = self.state.generation
         return e.CommitFailed(generation, SinkId(sink), generation, CheckpointId(checkpoint), "no answer")
 
-    def strangers_aborted(self, sink: str = "out") -> e.StrangersAborted:
-        return e.StrangersAborted(self.state.generation, SinkId(sink), self.state.abort_below)
+    def stale_generations_aborted(self, sink: str = "out") -> e.StaleGenerationsAborted:
+        return e.StaleGenerationsAborted(self.state.generation, SinkId(sink), self.state.abort_below)
 
     def make_ready(self, checkpoint: int) -> list[Effect]:
         """Everyone does their part."""
         given = self.tell(*(self.acked(task, checkpoint) for task in self.state.tasks))
         for sink, stands in self.state.sinks.items():
-            if any(seal.checkpoint == checkpoint for seal in stands.wanted):
-                given += self.tell(self.sealed(checkpoint, sink))
+            if any(pre_commit.checkpoint == checkpoint for pre_commit in stands.wanted):
+                given += self.tell(self.pre_committed(checkpoint, sink))
         return given
 
     def complete(self, checkpoint: int) -> list[Effect]:
-        """Everyone does their part, the checkpoint is published, and what it sealed is committed."""
+        """Everyone does their part, the checkpoint is published, and what it pre-committed is committed."""
         given = self.make_ready(checkpoint) + self.create()
         for sink in self.state.sinks:
             while self.state.sinks[sink].due:
@@ -180,7 +183,7 @@ class Core:
 
 
 def running(graph: Graph, **settings: Any) -> Core:
-    """A job in its first generation, right after its fence at 0, with every task up and nothing committed."""
+    """A job in its first generation, right after its epoch record at 0, with every task up and nothing committed."""
     core = Core(graph, **settings)
     core.lead()
     core.read()
@@ -239,9 +242,9 @@ def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) 
             )
         case o.TakeSnapshot(checkpoint=checkpoint):
             return checkpoint in given_up
-        case o.SealSink():
+        case o.PreCommitSink():
             return state.phase is not Phase.RUNNING
-        case o.AbortStrangers(below=below):
+        case o.AbortStaleGenerations(below=below):
             return below < state.abort_below
         case _:
             return False

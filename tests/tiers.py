@@ -30,7 +30,7 @@ _guarded = False
 
 
 def examples(number: int) -> settings:
-    """So many in a whole run, and as many fewer in a quick one as of all others."""
+    """How many in a whole run, and as many fewer in a quick one as of all others."""
     return settings(max_examples=number * settings().max_examples // EXAMPLES["headgate"])
 
 

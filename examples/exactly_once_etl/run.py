@@ -19,7 +19,7 @@ JOB = Path(__file__).with_name("job.py")
 PARTITIONS = 3
 USERS = 12
 SPAN = timedelta(hours=3)
-"""The orders are spread over so much time, whatever their number: 18 windows for each user."""
+"""The orders are spread over this much time, whatever their number: 18 windows for each user."""
 LATENESS = timedelta(seconds=3)
 BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
 WINDOW = timedelta(minutes=10)

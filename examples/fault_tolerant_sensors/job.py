@@ -33,7 +33,7 @@ class AnomalyDetector(hg.Processor):
     time = "processing"
 
     def __init__(self, silence: str) -> None:
-        """A sensor that says nothing for so long is silent."""
+        """A sensor that says nothing for this long is silent."""
         self.silence = silence
 
     def open(self, state: hg.KeyedState) -> None:

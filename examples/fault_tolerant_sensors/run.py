@@ -26,11 +26,11 @@ JOB = Path(__file__).with_name("job.py")
 PARTITIONS = 3
 SENSORS = 12
 TICK_S = 0.06
-"""Every sensor speaks so often,"""
+"""Every sensor speaks this often,"""
 SLOW_TICK_S = 0.5
-"""or so often, where the job is slow and should not be killed before it has come to something."""
+"""or this often, where the job is slow and should not be killed before it has come to something."""
 LOOK_S = 1.0
-"""The alerts are looked at so often."""
+"""The alerts are looked at this often."""
 JUMP = 5.0
 SILENCE = "3s"
 

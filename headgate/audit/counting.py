@@ -18,7 +18,7 @@ KEY, SEQ = "key", "seq"
 SCHEMA = pa.schema([(KEY, pa.large_string()), (SEQ, pa.int64())])
 IDS_MAX = 2**62
 SHOWN_MAX = 10
-"""So many numbers of one key are shown."""
+"""How many numbers of one key are shown."""
 
 Ids = npt.NDArray[np.int64]
 Pairs: TypeAlias = "pa.Table | tuple[Any, Any]"
@@ -80,7 +80,7 @@ class Verdict:
 
 
 def count(source: Pairs, sink: Pairs, *, show: int = 10) -> Verdict:
-    """Compare what went in with what came out. ``show``: for at most this many keys, say what is wrong."""
+    """Compare what went in with what came out. ``show``: of this many keys it is told what is wrong with them."""
     went_in, came_out = pairs_of(source), pairs_of(sink)
     numbering = _Numbering.of(went_in, came_out)
     inside, outside = (np.sort(ids) for ids in numbering.ids)
@@ -89,8 +89,8 @@ def count(source: Pairs, sink: Pairs, *, show: int = 10) -> Verdict:
     known, times_in, times_out = _times(inside, outside)
     wrong = times_in != times_out
     known, times_in, times_out = known[wrong], times_in[wrong], times_out[wrong]
-    less, stranger = times_in > times_out, times_in == 0
-    kinds = np.where(less, 0, np.where(stranger, 2, 1))
+    less, unknown = times_in > times_out, times_in == 0
+    kinds = np.where(less, 0, np.where(unknown, 2, 1))
     totals = np.bincount(kinds, weights=np.abs(times_in - times_out), minlength=3)
     lost, doubled, foreign = (int(total) for total in totals)
     return Verdict(len(inside), len(outside), lost, doubled, foreign, numbering.examples(known, kinds, show))

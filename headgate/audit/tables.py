@@ -20,7 +20,7 @@ except ImportError as error:
     raise InvalidOption("postgres needs psycopg: pip install 'headgate[postgres]'") from error
 
 PIECE_BYTES = 16 << 20
-"""So much text is parsed together."""
+"""How much text is parsed together."""
 UNITS = {"key": pa.large_string(), "seq": pa.int64()}
 
 

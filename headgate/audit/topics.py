@@ -28,9 +28,9 @@ except ImportError as error:
 
 ANSWER_S = 10.0
 SILENCE_S = 60.0
-"""A topic that gives nothing more for this long cannot be read to its end."""
+"""A topic of which nothing more comes for this long cannot be read to its end."""
 PIECE = 50_000
-"""So many records are read together."""
+"""How many records are read together."""
 OWN = {"@key": lambda m: m.key(), "@value": lambda m: m.value(), "@partition": lambda m: m.partition()}
 _END = confluent_kafka.KafkaError._PARTITION_EOF  # noqa: SLF001 - that is how librdkafka's own codes are written
 
@@ -121,10 +121,10 @@ def _records(messages: Sequence[Any], columns: Columns, who: str) -> pa.Table:
     except pa.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
         raise UserError(
-            f"{who} has values that are no JSON objects ({reason}): use @key, @value or another topic"
+            f"{who} has values that are not JSON objects ({reason}): use @key, @value or another topic"
         ) from error
     if len(parsed) != len(values):
-        raise UserError(f"{who} has values that are no JSON objects: use @key, @value or another topic")
+        raise UserError(f"{who} has values that are not JSON objects: use @key, @value or another topic")
     for name, own in found.items():
         parsed = parsed.append_column(name, own)
     return picked(parsed, columns, who)

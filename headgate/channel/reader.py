@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = "headgate-channel"
 IDLE_WAIT_MS = 250
-"""So long a planner waits for its gates, when the query has nothing else to read."""
+"""How long a planner waits for its gates, when the query has nothing else to read."""
 PARTITION_BYTES = 4 << 20
 """Less than this is not worth a partition of its own."""
 

@@ -41,7 +41,7 @@ def directory_of(task: TaskId, generation: Generation) -> str:
     return f"channels/{task}/g{generation}"
 
 
-def attempt(directory: Path, batch: Batch, run: Run) -> Path:
+def write_id(directory: Path, batch: Batch, run: Run) -> Path:
     """Where a run writes a batch."""
     return directory / str(batch) / f"r{run}"
 
@@ -57,9 +57,9 @@ class Segments:
     def commit(self, batch: Batch, run: Run) -> None:
         """Enter a batch that Spark has committed into the log. A repeat is harmless, also of one that is read and gone.
 
-        An entry that says something else is from an earlier life of a job whose storage was begun anew since.
+        An entry that says something else is from an earlier incarnation of a job whose storage was begun anew since.
         """
-        where = attempt(self.directory, batch, run)
+        where = write_id(self.directory, batch, run)
         if not where.is_dir():
             return  # Every batch makes one, rows or not. Whoever still needs it finds that there is no entry.
         entry = Entry(batch, run, tuple((f"{batch}/r{run}/{name}", size) for name, size in sorted(_data_files(where))))

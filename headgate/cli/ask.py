@@ -93,7 +93,7 @@ def stop(
     timeout: TimeoutOption = REQUEST_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a job in good order: take a savepoint, commit all that it sealed, then end. Waits for the end.
+    """Stop a job in good order: take a savepoint, commit all that it pre-committed, then end. Waits for the end.
 
     `headgate run` goes on from the savepoint. If the savepoint fails the job runs on.
 
@@ -120,7 +120,7 @@ def cancel(
     them on cancellation; savepoints, and checkpoints that somebody holds, stay.
 
     A commit that fails is tried until it succeeds; meanwhile it is said what the job waits for. --abandon-commits gives
-    up what a sink owes: those rows may be missing there, and the job's chain and history say which.
+    up what a sink owes: those rows may be missing there, and the job's checkpoint log and history say which.
 
     A job that does not run is cancelled in its storage: nobody takes it over any more, and its checkpoints are kept.
 

@@ -31,7 +31,7 @@ def audit(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of librdkafka, for TLS and logins; may be repeated."),
     ] = None,
-    shown: Annotated[int, typer.Option("--show", min=0, help="Say what is wrong for at most this many keys.")] = 10,
+    shown: Annotated[int, typer.Option("--show", min=0, help="Of this many keys it is told what is wrong.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Count what went into a job and what came out of it, by key and sequence number.

@@ -24,7 +24,7 @@ from headgate.view import text
 from headgate.view.recorder import PROGRESS
 
 PLAIN_EVERY_MS = 5_000
-"""Where no terminal shows it, progress is printed so often."""
+"""Where no terminal shows it, progress is printed this often."""
 SPARK_PROGRESS = "spark.ui.showConsoleProgress"
 """Spark draws a line of its own over ours, unless somebody wants it."""
 DEPOSED = 3

@@ -27,7 +27,7 @@ from headgate.store.jobstore import JobStore
 from headgate.view import job as view, text
 
 SHOWN_MAX = 20
-"""So many checkpoints are shown to people, the newest."""
+"""How many checkpoints are shown to people, the newest."""
 
 
 def register(app: typer.Typer) -> None:
@@ -83,7 +83,7 @@ def checkpoints(
     Exit codes: 0, or 2 if there is no such job or checkpoint.
     """
     with found(job, storage) as store:
-        views = view.checkpoints(store.read_chain(), store.held(), store.read_history())
+        views = view.checkpoints(store.read_checkpoint_log(), store.held(), store.read_history())
     if number is not None:
         one = next((each for each in views if each["id"] == number), None)
         if one is None:
@@ -152,5 +152,7 @@ def _status(store: JobStore) -> dict[str, Any]:
     except ExternalError as error:
         silent = str(error)
     now_ms = time.time_ns() // 1_000_000
-    seen = view.status(store.job, store.read_chain(), store.read_history(), now_ms=now_ms, elsewhere=silent is not None)
+    seen = view.status(
+        store.job, store.read_checkpoint_log(), store.read_history(), now_ms=now_ms, elsewhere=silent is not None
+    )
     return {**seen, "text": silent} if silent is not None and seen["state"] == view.UNKNOWN else seen

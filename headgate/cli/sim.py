@@ -112,7 +112,7 @@ def _many(seeds: range, jobs: int, *, as_json: bool, save: Path | None, first: b
 
 
 SHOWN_MAX = 5
-"""So many failing worlds are shrunk and shown."""
+"""How many failing worlds are shrunk and shown."""
 
 
 def _print_summary(figures: dict[str, object], shown: list[dict[str, object]]) -> None:

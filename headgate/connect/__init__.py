@@ -1,4 +1,4 @@
-"""The ways in and out of a job that lead to other systems, one package each.
+"""Sources and sinks of other systems, one package each.
 
 One rule: a connector says which guarantee it gives, and keeps it whoever is killed.
 """

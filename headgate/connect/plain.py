@@ -1,6 +1,6 @@
 """Logins and rows that go over a network in the clear.
 
-One rule: who can read along is named once, when a job opens its way in or out; on this machine nobody can.
+One rule: who can read along is named once, when a job opens its source or sink; on this machine nobody can.
 """
 
 import ipaddress

@@ -209,16 +209,16 @@ def _address(url: object) -> str:
     """A URL as it was written, without a slash at the end."""
     example = 'write url="https://host:port"'
     if not isinstance(url, str):
-        raise InvalidOption(f"url={url!r} is no text: {example}")
+        raise InvalidOption(f"url={url!r} is not a text: {example}")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        raise InvalidOption(f"url={url!r} is no address: {example}") from None
+        raise InvalidOption(f"url={url!r} is not a valid address: {example}") from None
     if "@" in parts.netloc:
         raise InvalidOption(f"the url of {parts.hostname} has a user in it: give user and password as options")
     if not usable or parts.query or parts.fragment:
-        raise InvalidOption(f"url={url!r} is no address of a server: {example}")
+        raise InvalidOption(f"url={url!r} is not a valid address of a server: {example}")
     return url.rstrip("/")
 
 

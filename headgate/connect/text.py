@@ -101,7 +101,7 @@ class Piece:
 
 
 def pieces(batch: pa.RecordBatch, *, rows: int, size: int, missing: str) -> Iterator[Piece]:
-    """The texts of a batch's only column, so many rows and bytes at a time; one row at least.
+    """The texts of a batch's only column, this many rows and bytes at a time; one row at least.
 
     ``UserError`` with what ``missing`` says if a text is null.
     """

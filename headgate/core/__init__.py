@@ -18,8 +18,8 @@ Reading order, which is also the order in which a checkpoint meets the rules:
 ``coordinator``            who has acknowledged it, when it is ready, when it is given up
 ``alignment``              where one task's snapshot lies, and how far its gates are open
 ``backpressure``           how far a task may run ahead of its readers
-``commit, sinks``          one sink's transactions: seal, commit, abort
-``chain, publication``     the records that make a checkpoint complete
+``commit, sinks``          one sink's transactions: pre-commit, commit, abort
+``checkpoint_log, publication``     the records that make a checkpoint complete
 ``recovery``               which checkpoint a job returns to, and how
 ``restart``                whether and when a failure is followed by another try
 ``retention, garbage``     what may be deleted

@@ -4,12 +4,12 @@ One rule: a closing job starts nothing and finishes all that was decided; only t
 decided and cannot be finished is given up by a user alone, sink by sink, and that is written down with the ending.
 """
 
-from headgate.core import chain, coordinator, garbage, leadership, sinks
-from headgate.core.chain import Chain
+from headgate.core import checkpoint_log, coordinator, garbage, leadership, sinks
+from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.effects import CreateRecord, Notify, Outcome, StopTask
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation, RequestId, SinkId
-from headgate.core.records import Ending, Fence, Transaction
+from headgate.core.records import Ending, EpochRecord, Transaction
 from headgate.core.state import AT_REST, JobState, Phase, StepContext, ready
 
 
@@ -48,8 +48,8 @@ def cancel(context: StepContext, request: RequestId, abandon: tuple[SinkId, ...]
 def _waits(state: JobState) -> str:
     """What a closing job waits for that may never come, and how to end without it."""
     what = {name: f"to commit checkpoint {sink.due[0][1].checkpoint}" for name, sink in state.sinks.items() if sink.due}
-    if state.burned and not state.chain.queue:
-        what = dict.fromkeys(state.strangers, "to throw away what will never be committed")
+    if state.closing_written and not state.checkpoint_log.queue:
+        what = dict.fromkeys(state.stale_generations, "to throw away what will never be committed")
     if state.phase is not Phase.CLOSING or not what:
         return ""
     waits = ", ".join(f"sink {name} {fate}" for name, fate in what.items())
@@ -82,7 +82,7 @@ def tell_abandoned(context: StepContext, given_up: tuple[Transaction, ...]) -> N
                 Outcome.NOTICE,
                 f"{each.sink}: the commit of checkpoint {each.checkpoint} is abandoned: what batches {each.after + 1} "
                 f"to {each.through} of generation {each.generation} gave this sink may be missing there "
-                f"(committable {each.handle!r})",
+                f"(committable {each.committable!r})",
                 None,
                 each.checkpoint,
             )
@@ -135,7 +135,14 @@ def fail_waiting(context: StepContext, why: str) -> None:
     if state.cancel is not None:
         context.order(Notify(Outcome.FAILED, f"cancel: {why}", state.cancel))
     context.state = evolve(
-        state, pending=(), holding=(), copying=(), deleting=None, in_doubt=(), cancel=None, chain=Chain()
+        state,
+        pending=(),
+        holding=(),
+        copying=(),
+        deleting=None,
+        in_doubt=(),
+        cancel=None,
+        checkpoint_log=CheckpointLog(),
     )
 
 
@@ -153,32 +160,33 @@ def closed(context: StepContext) -> None:
 
     A sink whose commits were given up may be gone for good: what it throws away is ordered, and not waited for.
 
-    A closing fence is burned first, with the ending in it. Whoever wins leadership later sees that the job is over. And
-    if somebody else leads by now, perhaps from one of the checkpoints that a cancelled job deletes, we find out here.
+    A closing record is written first, with the ending in it. Whoever wins leadership later sees that the job is over.
+    And if somebody else leads by now, perhaps from one of the checkpoints that a cancelled job deletes, we find out
+    here.
     """
     if context.state.phase is not Phase.CLOSING:
         return
     _abandon(context)
     state = context.state
-    under_way = state.chain.queue or state.copying or state.holding or state.deleting
+    under_way = state.checkpoint_log.queue or state.copying or state.holding or state.deleting
     if under_way or any(sink.due for sink in state.sinks.values()):
         return
     above = Generation(state.generation + 1)
-    if not state.burned:
+    if not state.closing_written:
         discard = state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation
-        place = CheckpointId(state.chain.last + 1)
+        place = CheckpointId(state.checkpoint_log.last + 1)
         next_id = max(state.next_id, CheckpointId(place + 1))
         base = None if discard else state.base
-        fence = Fence(place, above, state.leader, next_id, base, state.ending, state.abandoned)
-        links, _ = chain.enqueue(state.chain, (fence,))
-        context.state = evolve(state, chain=links, burned=True)
-        context.order(CreateRecord(state.leader, fence))
+        epoch_record = EpochRecord(place, above, state.leader, next_id, base, state.ending, state.abandoned)
+        links, _ = checkpoint_log.enqueue(state.checkpoint_log, (epoch_record,))
+        context.state = evolve(state, checkpoint_log=links, closing_written=True)
+        context.order(CreateRecord(state.leader, epoch_record))
         return
     if state.abort_below != above:
-        sinks.abort_strangers(context, above)
+        sinks.abort_stale_generations(context, above)
         garbage.collect(context)
         state = context.state
-    if state.collecting or any(sink not in state.abandon for sink in state.strangers):
+    if state.collecting or any(sink not in state.abandon for sink in state.stale_generations):
         return
     base = None if garbage.discards(state) else state.base
     context.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)

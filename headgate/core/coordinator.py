@@ -1,13 +1,13 @@
-"""One checkpoint from its start to the chain: who has acknowledged it, when it is ready, when it is given up.
+"""One checkpoint from its start to the checkpoint log: who has acknowledged it, when it is ready, when it is given up.
 
-One rule: a checkpoint is ready when every task has been cut and has acknowledged, and every sink has sealed. A ready
-checkpoint goes to the chain and can no longer be given up. Older ones that are still pending are subsumed by it, except
-those that somebody asked for: they are waited for.
+One rule: a checkpoint is ready when every task has been cut and has acknowledged, and every sink has pre-committed. A
+ready checkpoint goes to the checkpoint log and can no longer be given up. Older ones that are still pending are
+subsumed by it, except those that somebody asked for: they are waited for.
 """
 
 from enum import Enum
 
-from headgate.core import alignment, chain, commit
+from headgate.core import alignment, checkpoint_log, commit
 from headgate.core.effects import (
     AbortSnapshot,
     Ack,
@@ -16,11 +16,11 @@ from headgate.core.effects import (
     Notify,
     OpenGate,
     Outcome,
-    SealSink,
+    PreCommitSink,
     StartTask,
     TakeSnapshot,
 )
-from headgate.core.events import SealFailed, SinkSealed, SnapshotDeclined, SnapshotTaken
+from headgate.core.events import PreCommitFailed, SinkPreCommitted, SnapshotDeclined, SnapshotTaken
 from headgate.core.evolve import evolve
 from headgate.core.graph import Channel
 from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, CheckpointId, SinkId, TaskId
@@ -40,7 +40,7 @@ from headgate.core.state import (
 from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
-"""So many checkpoints that users asked for may wait to be triggered."""
+"""How many checkpoints that users asked for may wait to be triggered."""
 
 
 class GivenUp(Enum):
@@ -106,7 +106,7 @@ def ask(context: StepContext, request: Request) -> None:
 
 
 def cut(context: StepContext) -> None:
-    """Cut through every task that may be cut; order the snapshots and seals, and open the gates that this frees."""
+    """Cut through every task that may be cut; order snapshots and pre-commits, and open the gates that this frees."""
     context.state, made = alignment.cut_all(context.state)
     generation = context.state.generation
     for pending, task, where in made:
@@ -116,9 +116,9 @@ def cut(context: StepContext) -> None:
         else:
             context.order(TakeSnapshot(generation, pending.id, task.id, where.boundary.batch))
         for sink in task.sinks:
-            state, seal = commit.want_seal(context.state.sinks[sink], pending.id, where.boundary.batch)
+            state, pre_commit = commit.want_pre_commit(context.state.sinks[sink], pending.id, where.boundary.batch)
             context.set_sink(sink, state)
-            _order_seal(context, sink, seal)
+            _order_pre_commit(context, sink, pre_commit)
     for task_id in {task.id: None for _, task, _ in made}:
         open_gates(context, context.state.graph.inputs[task_id])
     if made:
@@ -191,42 +191,45 @@ def decline(context: StepContext, fact: SnapshotDeclined) -> None:
         give_up(context, pending, GivenUp.DECLINED, f"{fact.task}: {fact.why}")
 
 
-def sealed(context: StepContext, fact: SinkSealed) -> None:
-    """A sink has sealed. That counts even if the checkpoint was given up meanwhile: the next one commits it."""
+def pre_committed(context: StepContext, fact: SinkPreCommitted) -> None:
+    """A sink has pre-committed. That counts even if the checkpoint was given up meanwhile: the next one commits it."""
     state = context.state
     if fact.generation != state.generation:
         return
     sink = context.sink(fact.sink)
-    seal = commit.seal_under_way(sink, fact.checkpoint)
-    if seal is None:
+    pre_commit = commit.pre_commit_under_way(sink, fact.checkpoint)
+    if pre_commit is None:
         return
     transaction = Transaction(
-        fact.sink, fact.generation, fact.checkpoint, sink.sealed_through, seal.through, fact.handle
+        fact.sink, fact.generation, fact.checkpoint, sink.pre_committed_through, pre_commit.through, fact.committable
     )
-    sink, following = commit.sealed(sink, transaction)
+    sink, following = commit.pre_committed(sink, transaction)
     context.set_sink(fact.sink, sink)
-    _order_seal(context, fact.sink, following)
+    _order_pre_commit(context, fact.sink, following)
     complete(context)
 
 
-def seal_failed(context: StepContext, fact: SealFailed) -> None:
-    """A sink could not seal: its checkpoint is given up; what stays open goes into the next seal."""
+def pre_commit_failed(context: StepContext, fact: PreCommitFailed) -> None:
+    """A sink could not pre-commit: its checkpoint is given up; what stays open goes into the next pre-commit."""
     state = context.state
-    if fact.generation != state.generation or commit.seal_under_way(context.sink(fact.sink), fact.checkpoint) is None:
+    if (
+        fact.generation != state.generation
+        or commit.pre_commit_under_way(context.sink(fact.sink), fact.checkpoint) is None
+    ):
         return
-    sink, following = commit.seal_failed(state.sinks[fact.sink])
+    sink, following = commit.pre_commit_failed(state.sinks[fact.sink])
     context.set_sink(fact.sink, sink)
-    _order_seal(context, fact.sink, following)
+    _order_pre_commit(context, fact.sink, following)
     pending = find(context.state, fact.checkpoint)
     if pending is not None:
         give_up(context, pending, GivenUp.DECLINED, f"{fact.sink}: {fact.why}")
     complete(context)
 
 
-def _order_seal(context: StepContext, sink: SinkId, seal: commit.Seal | None) -> None:
-    if seal is not None:
-        after = context.state.sinks[sink].sealed_through
-        context.order(SealSink(context.state.generation, seal.checkpoint, sink, after, seal.through))
+def _order_pre_commit(context: StepContext, sink: SinkId, pre_commit: commit.PreCommit | None) -> None:
+    if pre_commit is not None:
+        after = context.state.sinks[sink].pre_committed_through
+        context.order(PreCommitSink(context.state.generation, pre_commit.checkpoint, sink, after, pre_commit.through))
 
 
 # -- ending --------------------------------------------------------------------------------------------------------
@@ -235,12 +238,12 @@ def _order_seal(context: StepContext, sink: SinkId, seal: commit.Seal | None) ->
 def is_ready(state: JobState, pending: PendingCheckpoint) -> bool:
     """Whether everyone has done their part."""
     return len(pending.acknowledged) == len(state.tasks) and all(
-        sink.sealed_for >= pending.id for sink in state.sinks.values()
+        sink.pre_committed_for >= pending.id for sink in state.sinks.values()
     )
 
 
 def complete(context: StepContext) -> None:
-    """Send every ready checkpoint to the chain, and with it the fate of the ones before it."""
+    """Send every ready checkpoint to the checkpoint log, and with it the fate of the ones before it."""
     while (pending := _next_ready(context.state)) is not None:
         older = tuple(other for other in context.state.pending if other.id < pending.id)
         for other in older:
@@ -281,7 +284,7 @@ def drop(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, deta
     state = context.state
     context.state = evolve(
         state,
-        sinks={name: commit.forget_seals(sink, pending.id) for name, sink in state.sinks.items()},
+        sinks={name: commit.forget_pre_commits(sink, pending.id) for name, sink in state.sinks.items()},
         failures=state.failures + 1 if reason.is_failure else state.failures,
         last_end_ms=state.now_ms,
         stop_after=NO_CHECKPOINT if state.stop_after == pending.id else state.stop_after,
@@ -306,11 +309,13 @@ def lowest(state: JobState) -> CheckpointId:
 def record(context: StepContext, below: CheckpointId, last: CompletedCheckpoint | None = None) -> None:
     """Write down what became of all ids under ``below``, and then ``last``."""
     state = context.state
-    records: tuple[Record, ...] = chain.voids(state.chain, below, state.generation, state.leader)
+    records: tuple[Record, ...] = checkpoint_log.aborted_entries(
+        state.checkpoint_log, below, state.generation, state.leader
+    )
     if last is not None:
         records = (*records, last)
-    links, first = chain.enqueue(state.chain, records)
-    context.state = evolve(state, chain=links)
+    links, first = checkpoint_log.enqueue(state.checkpoint_log, records)
+    context.state = evolve(state, checkpoint_log=links)
     if first is not None:
         context.order(CreateRecord(state.leader, first))
 

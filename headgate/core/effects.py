@@ -6,8 +6,9 @@ One rule: every order may be given more than once and is carried out as if once.
 What must be durable before what:
 
 - ``CommitTransaction`` is given only after its checkpoint's record is known to be in the store.
-- ``StartTask`` of a generation is given only after its fence is known to be in the store, and after all that its base
-  checkpoint sealed is committed.
+- ``StartTask`` of a generation is given only after its epoch record is known to be in the store, and after all that its
+  base
+  checkpoint pre-committed is committed.
 - ``DeleteFiles`` names no file that a kept checkpoint or a live task needs.
 """
 
@@ -136,12 +137,12 @@ class NotifyCompleted:
 
 
 @dataclass(frozen=True)
-class SealSink:
+class PreCommitSink:
     """Make the output of the batches after ``after`` through ``through`` durable, ready to be committed by anyone.
 
     Of each batch, what the run wrote that committed it; a batch that was left out has nothing.
-    A part of that range may have been sealed before, for a checkpoint that was given up when the answer was a
-    failure: it is sealed again, for this one.
+    A part of that range may have been pre-committed before, for a checkpoint that was given up when the answer was a
+    failure: it is pre-committed again, for this one.
     """
 
     generation: Generation
@@ -153,7 +154,7 @@ class SealSink:
 
 @dataclass(frozen=True)
 class CommitTransaction:
-    """Make a sealed transaction visible. Given until it succeeds; a repeat is harmless."""
+    """Make a pre-committed transaction visible. Given until it succeeds; a repeat is harmless."""
 
     generation: Generation
     permit: CommitPermit
@@ -161,7 +162,7 @@ class CommitTransaction:
 
 
 @dataclass(frozen=True)
-class AbortAttempts:
+class AbortFailedAttempts:
     """Throw away what runs before ``run`` wrote for batches that they did not commit: those run again, or never."""
 
     generation: Generation
@@ -170,7 +171,7 @@ class AbortAttempts:
 
 
 @dataclass(frozen=True)
-class AbortStrangers:
+class AbortStaleGenerations:
     """Throw away whatever generations before ``below`` left uncommitted, after all that was decided is committed."""
 
     generation: Generation
@@ -194,8 +195,8 @@ class AbortUnpublished:
 
 
 @dataclass(frozen=True)
-class ReadChain:
-    """Read all records of the chain."""
+class ReadCheckpointLog:
+    """Read all records of the checkpoint log."""
 
     leader: LeaderId
 
@@ -272,12 +273,12 @@ Effect = (
     | AnswerAck
     | AbortSnapshot
     | NotifyCompleted
-    | SealSink
+    | PreCommitSink
     | CommitTransaction
-    | AbortAttempts
-    | AbortStrangers
+    | AbortFailedAttempts
+    | AbortStaleGenerations
     | AbortUnpublished
-    | ReadChain
+    | ReadCheckpointLog
     | CreateRecord
     | CopySavepoint
     | DeleteSavepoint

@@ -113,18 +113,18 @@ class SnapshotDeclined:
 
 
 @dataclass(frozen=True)
-class SinkSealed:
-    """A sink has made everything up to the checkpoint durable, so that ``handle`` is enough to commit it."""
+class SinkPreCommitted:
+    """A sink has made everything up to the checkpoint durable, so that ``committable`` is enough to commit it."""
 
     generation: Generation
     checkpoint: CheckpointId
     sink: SinkId
-    handle: str = ""
+    committable: str = ""
 
 
 @dataclass(frozen=True)
-class SealFailed:
-    """A sink could not seal. Nothing is lost: what it had stays open."""
+class PreCommitFailed:
+    """A sink could not pre-commit. Nothing is lost: what it had stays open."""
 
     generation: Generation
     checkpoint: CheckpointId
@@ -142,11 +142,11 @@ class SinkFull:
 
 @dataclass(frozen=True)
 class TransactionCommitted:
-    """A sealed transaction of ``sealed_in`` / ``checkpoint`` is visible to the sink's readers."""
+    """A pre-committed transaction of ``pre_committed_in`` / ``checkpoint`` is visible to the sink's readers."""
 
     generation: Generation
     sink: SinkId
-    sealed_in: Generation
+    pre_committed_in: Generation
     checkpoint: CheckpointId
 
 
@@ -156,13 +156,13 @@ class CommitFailed:
 
     generation: Generation
     sink: SinkId
-    sealed_in: Generation
+    pre_committed_in: Generation
     checkpoint: CheckpointId
     why: str = ""
 
 
 @dataclass(frozen=True)
-class AttemptsAborted:
+class FailedAttemptsAborted:
     """A sink has thrown away what runs before ``run`` wrote in vain."""
 
     generation: Generation
@@ -171,7 +171,7 @@ class AttemptsAborted:
 
 
 @dataclass(frozen=True)
-class StrangersAborted:
+class StaleGenerationsAborted:
     """A sink has aborted what the generations before ``below`` left behind."""
 
     generation: Generation
@@ -183,8 +183,8 @@ class StrangersAborted:
 
 
 @dataclass(frozen=True)
-class ChainRead:
-    """The records of the chain as they stand, in the order of ids; what is held; which savepoints are copied."""
+class CheckpointLogRead:
+    """The checkpoint log as it stands, in the order of ids; what is held; which savepoints are copied."""
 
     leader: LeaderId
     records: tuple[Record, ...]
@@ -328,10 +328,10 @@ class DeleteAsked:
 AnyTaskFact = (
     BatchEntered | OutputsWritten | BatchCommitted | TaskStarted | TaskFailed | TaskEnded | SourceEnded | Reported
 )
-CheckpointFact = SnapshotTaken | SnapshotDeclined | SinkSealed | SealFailed
-SinkFact = TransactionCommitted | CommitFailed | AttemptsAborted | StrangersAborted | SinkFull
+CheckpointFact = SnapshotTaken | SnapshotDeclined | SinkPreCommitted | PreCommitFailed
+SinkFact = TransactionCommitted | CommitFailed | FailedAttemptsAborted | StaleGenerationsAborted | SinkFull
 StoreFact = (
-    ChainRead
+    CheckpointLogRead
     | RecordCreated
     | RecordTaken
     | CreateUnclear

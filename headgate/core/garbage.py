@@ -18,17 +18,17 @@ from headgate.core.state import AT_REST, JobState, Phase, StepContext, ready
 NOT_YET_OURS = (Phase.READING, Phase.FENCING)
 """Phases in which another process may still lead: nothing is promised and nothing deleted."""
 HOLDS_MAX = 16
-"""So many holds and releases may wait for the store."""
+"""How many holds and releases may wait for the store."""
 DELETE_MAX = 1_000
-"""So many files are deleted by one order. The rest follows when that is done."""
+"""How many files are deleted by one order. The rest follows when that is done."""
 PAUSE_MS = 500
-"""So long passes until the next listing for every thousand files that the last one showed."""
+"""How long passes until the next listing for every thousand files that the last one showed."""
 
 
 def discards(state: JobState) -> bool:
-    """Whether the job was cancelled, its checkpoints are not to be kept, and the closing fence is in the store."""
+    """Whether the job was cancelled, its checkpoints are not to be kept, and the closing record is in the store."""
     cancelled = state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation
-    return cancelled and state.burned and not state.chain.queue
+    return cancelled and state.closing_written and not state.checkpoint_log.queue
 
 
 def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
@@ -45,11 +45,15 @@ def collect(context: StepContext) -> None:
     stay = kept(state)
     fallen = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
     if fallen:
-        passed = tuple(void for void in state.voids if void < state.completed[-1].id)
+        passed = tuple(
+            aborted_entry for aborted_entry in state.aborted_entries if aborted_entry < state.completed[-1].id
+        )
         state = evolve(
             state,
             completed=stay,
-            voids=tuple(void for void in state.voids if void not in passed),
+            aborted_entries=tuple(
+                aborted_entry for aborted_entry in state.aborted_entries if aborted_entry not in passed
+            ),
             pending_deletion=state.pending_deletion + fallen + passed,
         )
     if state.pending_deletion and not state.collecting:

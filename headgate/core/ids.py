@@ -12,11 +12,11 @@ RequestId = NewType("RequestId", str)
 """One thing a user asked for, so that the answer finds its way back."""
 
 CheckpointId = NewType("CheckpointId", int)
-"""The number of a checkpoint, and of its record in the chain. Never used twice in one storage."""
+"""The number of a checkpoint, and of its record in the checkpoint log. Never used twice in one storage."""
 Generation = NewType("Generation", int)
-"""One life of the whole job, from a restore to the next. Opened by a fence in the chain."""
+"""The whole job from one restore to the next. Opened by an epoch record in the checkpoint log."""
 Run = NewType("Run", int)
-"""One life of one task's query inside a generation. A batch that is replayed is replayed by a later run."""
+"""One start of one task's query inside a generation. A batch that is replayed is replayed by a later run."""
 Batch = NewType("Batch", int)
 """The number of a micro-batch. On a channel, also a position: everything up to and with that upstream batch."""
 

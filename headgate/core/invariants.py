@@ -7,13 +7,13 @@ It raises ``ProtocolError`` with the story so far; a state that passes can be st
 from collections.abc import Iterator
 from itertools import pairwise
 
-from headgate.core.chain import IDS_AHEAD_MAX
+from headgate.core.checkpoint_log import IDS_AHEAD_MAX
 from headgate.core.commit import SinkState
 from headgate.core.coordinator import REQUESTS_MAX
 from headgate.core.errors import ProtocolError
 from headgate.core.garbage import HOLDS_MAX
 from headgate.core.ids import NO_BATCH, SinkId
-from headgate.core.records import CompletedCheckpoint, Fence, Kind
+from headgate.core.records import CompletedCheckpoint, EpochRecord, Kind
 from headgate.core.settings import Mode
 from headgate.core.state import STORY_MAX, JobState, PendingCheckpoint, Phase
 
@@ -28,7 +28,7 @@ def check(state: JobState) -> None:
 def violations(state: JobState) -> Iterator[str]:
     """Everything that does not hold, in words."""
     yield from _of_bounds(state)
-    yield from _of_chain(state)
+    yield from _of_checkpoint_log(state)
     yield from _of_channels(state)
     yield from _of_batches(state)
     for pending in state.pending:
@@ -47,21 +47,21 @@ def _of_bounds(state: JobState) -> Iterator[str]:
         yield f"a checkpoint is under way while the job is {state.phase.value}"
 
 
-def _of_chain(state: JobState) -> Iterator[str]:
-    chain = state.chain
-    numbers = [record.id for record in chain.queue]
-    if numbers != list(range(chain.recorded + 1, chain.last + 1)) and state.phase is not Phase.FENCING:
-        yield f"records {numbers} wait to be created after {chain.recorded}, through {chain.last}"
-    for record in chain.queue:
+def _of_checkpoint_log(state: JobState) -> Iterator[str]:
+    log = state.checkpoint_log
+    numbers = [record.id for record in log.queue]
+    if numbers != list(range(log.recorded + 1, log.last + 1)) and state.phase is not Phase.FENCING:
+        yield f"records {numbers} wait to be created after {log.recorded}, through {log.last}"
+    for record in log.queue:
         if record.leader != state.leader:
             yield f"record {record.id} in our queue is {record.leader}'s"
-        if not isinstance(record, Fence) and record.generation != state.generation:
+        if not isinstance(record, EpochRecord) and record.generation != state.generation:
             yield f"record {record.id} is of generation {record.generation}, we are {state.generation}"
     for pending in state.pending:
-        if not chain.last < pending.id < state.next_id:
-            yield f"checkpoint {pending.id} is under way, but ids {chain.last} to {state.next_id} are not yet settled"
-    if state.phase is Phase.RUNNING and state.next_id > chain.recorded + IDS_AHEAD_MAX + 1:
-        yield f"id {state.next_id} is too far past the last record, {chain.recorded}"
+        if not log.last < pending.id < state.next_id:
+            yield f"checkpoint {pending.id} is under way, but ids {log.last} to {state.next_id} are not yet settled"
+    if state.phase is Phase.RUNNING and state.next_id > log.recorded + IDS_AHEAD_MAX + 1:
+        yield f"id {state.next_id} is too far past the last record, {log.recorded}"
     completed = [checkpoint.id for checkpoint in state.completed]
     if completed != sorted(set(completed)):
         yield f"completed checkpoints are out of order: {completed}"
@@ -118,19 +118,19 @@ def _of_order(state: JobState) -> Iterator[str]:
 
 def _of_sink(state: JobState, name: SinkId, sink: SinkState) -> Iterator[str]:
     committed = state.tasks[state.graph.owner[name]].boundary.batch
-    if sink.sealed_through > committed:
-        yield f"sink {name} has sealed through batch {sink.sealed_through}, only {committed} is committed"
-    if any(seal.through > committed for seal in sink.wanted):
-        yield f"sink {name} is to seal a batch that is not committed"
-    line = [transaction for _, transaction in sink.due] + list(sink.sealed)
+    if sink.pre_committed_through > committed:
+        yield f"sink {name} has pre-committed through batch {sink.pre_committed_through}, only {committed} is committed"
+    if any(pre_commit.through > committed for pre_commit in sink.wanted):
+        yield f"sink {name} is to pre-commit a batch that is not committed"
+    line = [transaction for _, transaction in sink.due] + list(sink.pre_committed)
     for earlier, later in pairwise(line):
         if (earlier.generation, earlier.checkpoint) >= (later.generation, later.checkpoint):
             yield f"sink {name}: transactions {earlier.checkpoint} and {later.checkpoint} are out of order"
         if earlier.generation == later.generation and earlier.through != later.after:
             yield f"sink {name}: transaction {later.checkpoint} does not begin where {earlier.checkpoint} ends"
-    if state.burned and sink.due:
+    if state.closing_written and sink.due:
         yield f"the end of the job is written down, and sink {name} still owes a commit"
-    waiting = [record.id for record in state.chain.queue if isinstance(record, CompletedCheckpoint)]
+    waiting = [record.id for record in state.checkpoint_log.queue if isinstance(record, CompletedCheckpoint)]
     for permit, transaction in sink.due:
         if permit.checkpoint in waiting or permit.checkpoint < transaction.checkpoint:
             yield f"sink {name} may commit {transaction.checkpoint} before its checkpoint is published"

@@ -8,16 +8,16 @@ from typing import assert_never
 from headgate.core import closing, coordinator, deleting, garbage, leadership, publication, room, sinks, tasks, timing
 from headgate.core.effects import Effect
 from headgate.core.events import (
-    AttemptsAborted,
     BatchCommitted,
     BatchEntered,
     CancelAsked,
-    ChainRead,
     CheckpointAsked,
+    CheckpointLogRead,
     CommitFailed,
     CreateUnclear,
     DeleteAsked,
     Event,
+    FailedAttemptsAborted,
     FilesDeleted,
     FilesListed,
     HoldAsked,
@@ -25,19 +25,19 @@ from headgate.core.events import (
     LeadershipLost,
     LeadershipWon,
     OutputsWritten,
+    PreCommitFailed,
     RecordCreated,
     RecordTaken,
     Reported,
     SavepointAsked,
     SavepointCopied,
     SavepointDeleted,
-    SealFailed,
     SinkFull,
-    SinkSealed,
+    SinkPreCommitted,
     SnapshotDeclined,
     SnapshotTaken,
     SourceEnded,
-    StrangersAborted,
+    StaleGenerationsAborted,
     TaskEnded,
     TaskFailed,
     TaskStarted,
@@ -75,8 +75,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             timing.ticked(context, now_ms)
         case SnapshotTaken():
             coordinator.acknowledge(context, event)
-        case SinkSealed():
-            coordinator.sealed(context, event)
+        case SinkPreCommitted():
+            coordinator.pre_committed(context, event)
         case SinkFull():
             room.full(context, event)
         case TransactionCommitted():
@@ -89,16 +89,16 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             publication.create_unclear(context, event)
         case SnapshotDeclined():
             coordinator.decline(context, event)
-        case SealFailed():
-            coordinator.seal_failed(context, event)
+        case PreCommitFailed():
+            coordinator.pre_commit_failed(context, event)
         case CommitFailed():
             sinks.commit_failed(context, event)
-        case AttemptsAborted():
-            sinks.attempts_aborted(context, event)
-        case StrangersAborted():
-            sinks.strangers_aborted(context, event)
-        case ChainRead():
-            leadership.chain_read(context, event)
+        case FailedAttemptsAborted():
+            sinks.failed_attempts_aborted(context, event)
+        case StaleGenerationsAborted():
+            sinks.stale_generations_aborted(context, event)
+        case CheckpointLogRead():
+            leadership.checkpoint_log_read(context, event)
         case FilesListed():
             garbage.files_listed(context, event)
         case FilesDeleted():

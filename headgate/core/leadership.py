@@ -1,31 +1,31 @@
-"""Leading a job: win, read, fence, recover, run, restart, close, or be deposed.
+"""Leading a job: win, read, fence off, recover, run, restart, close, or be deposed.
 
-One rule: before anything else a leader burns the next id of the chain with a generation of its own. Every generation
-begins like this, the first one, one after a failure, and one after a change of leader, so there is one way to begin.
-Whoever finds a foreign record where his own should be stops, and touches nothing more.
+One rule: before anything else a leader writes the next id of the checkpoint log with a generation of its own. Every
+generation begins like this, the first one, one after a failure, and one after a change of leader, so there is one way
+to begin. Whoever finds a foreign record where their own should be stops, and touches nothing more.
 """
 
-from headgate.core import chain, closing, coordinator, garbage, recovery, retention, sinks as committing
-from headgate.core.chain import Chain
+from headgate.core import checkpoint_log, closing, coordinator, garbage, recovery, retention, sinks as committing
+from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.commit import SinkState
 from headgate.core.effects import (
     CopySavepoint,
     CreateRecord,
     Notify,
     Outcome,
-    ReadChain,
+    ReadCheckpointLog,
     StartTask,
     StopTask,
 )
 from headgate.core.errors import NotRestorable
 from headgate.core.events import (
-    ChainRead,
+    CheckpointLogRead,
     LeadershipLost,
     LeadershipWon,
 )
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, NO_GENERATION, CheckpointId, SinkId
-from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Void
+from headgate.core.records import AbortedEntry, Boundary, CompletedCheckpoint, Ending, EpochRecord, Kind, Record
 from headgate.core.state import AT_REST, JobState, Phase, StepContext, TaskState, ready
 
 # -- from leadership to a generation -------------------------------------------------------------------------------
@@ -56,52 +56,58 @@ def lost(context: StepContext, fact: LeadershipLost) -> None:
 
 
 def read(context: StepContext) -> None:
-    """Ask for the chain as it stands."""
+    """Ask for the checkpoint log as it stands."""
     context.state = evolve(
-        context.state, phase=Phase.READING, restart_at_ms=None, chain=Chain(), in_doubt=ready(context.state)
+        context.state,
+        phase=Phase.READING,
+        restart_at_ms=None,
+        checkpoint_log=CheckpointLog(),
+        in_doubt=ready(context.state),
     )
-    context.order(ReadChain(context.state.leader))
+    context.order(ReadCheckpointLog(context.state.leader))
 
 
-def chain_read(context: StepContext, fact: ChainRead) -> None:
-    """See what there is, make sure that we can begin from it, and burn the next id; if that is done already, begin.
+def checkpoint_log_read(context: StepContext, fact: CheckpointLogRead) -> None:
+    """See what there is, make sure that we can begin from it, and write the next id; if that is done already, begin.
 
-    Our fence counts once it is seen to be the last record. A create that was very late may have landed in a place that
-    was used and deleted meanwhile: then there are later records, and we try again behind them.
+    Our epoch record counts once it is seen to be the last record. A create that was very late may have landed in a
+    place that was used and deleted meanwhile: then there are later records, and we try again behind them.
     """
     state = context.state
     if fact.leader != state.leader or state.phase is not Phase.READING:
         return
     if all(record.generation < state.generation for record in fact.records) and state.generation > NO_GENERATION:
-        return  # Read before our own last fence was there: an answer that comes twice, or very late.
+        return  # Read before our own last epoch record was there: an answer that comes twice, or very late.
     foreign = [record for record in fact.records if record.leader != state.leader]
     if any(record.generation > state.generation > NO_GENERATION for record in foreign):
         depose(context, f"generation {foreign[-1].generation} is {foreign[-1].leader}'s")
         return
     tail = fact.records[-1] if fact.records else None
-    if isinstance(tail, Fence) and tail.ending is not None and not state.restore.again:
+    if isinstance(tail, EpochRecord) and tail.ending is not None and not state.restore.again:
         _is_over(context, tail.ending)
         return
-    ours = state.fence is not None and tail is not None and chain.is_same(tail, state.fence)
+    ours = state.epoch_record is not None and tail is not None and checkpoint_log.is_same(tail, state.epoch_record)
     records = fact.records[:-1] if ours else fact.records
     try:
         base = recovery.choose(records, state.restore.checkpoint)
         _refuse_unkept(state, fact, base)
-        fence = chain.fence(records, state.leader, base.id if base else None, state.next_id)
-        plan = recovery.plan(state.graph, records, state.restore, fence.generation)
-        fence = evolve(fence, abandoned=plan.abandoned)
+        epoch_record = checkpoint_log.epoch_record(records, state.leader, base.id if base else None, state.next_id)
+        plan = recovery.plan(state.graph, records, state.restore, epoch_record.generation)
+        epoch_record = evolve(epoch_record, abandoned=plan.abandoned)
     except NotRestorable as error:
         closing.fail_waiting(context, str(error))
         context.state = evolve(context.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
         context.order(Notify(Outcome.FAILED, str(error)))
         return
-    if ours and state.fence is not None:
+    if ours and state.epoch_record is not None:
         context.state = _known(state, fact, records)
-        open_generation(context, state.fence)
+        open_generation(context, state.epoch_record)
         return
-    links, _ = chain.enqueue(Chain(recorded=CheckpointId(fence.id - 1)), (fence,))
-    context.state = evolve(_known(state, fact, fact.records), phase=Phase.FENCING, chain=links, fence=None)
-    context.order(CreateRecord(state.leader, fence))
+    links, _ = checkpoint_log.enqueue(CheckpointLog(recorded=CheckpointId(epoch_record.id - 1)), (epoch_record,))
+    context.state = evolve(
+        _known(state, fact, fact.records), phase=Phase.FENCING, checkpoint_log=links, epoch_record=None
+    )
+    context.order(CreateRecord(state.leader, epoch_record))
 
 
 def _is_over(context: StepContext, ending: Ending) -> None:
@@ -112,7 +118,7 @@ def _is_over(context: StepContext, ending: Ending) -> None:
     context.order(Notify(Outcome.NOTICE, why))
 
 
-def _refuse_unkept(state: JobState, fact: ChainRead, base: CompletedCheckpoint | None) -> None:
+def _refuse_unkept(state: JobState, fact: CheckpointLogRead, base: CompletedCheckpoint | None) -> None:
     """A user may return only to what is kept. Whoever led before may be deleting the rest this very moment."""
     if base is None or state.restore.checkpoint is None:
         return
@@ -125,14 +131,17 @@ def _refuse_unkept(state: JobState, fact: ChainRead, base: CompletedCheckpoint |
         raise NotRestorable(f"checkpoint {base.id} is no longer kept and may be gone any moment; kept are: {kept}")
 
 
-def fenced(context: StepContext, fence: Fence) -> None:
-    """Our fence is in the store. See that it is the last record there."""
-    context.state = evolve(context.state, fence=fence)
+def fenced(context: StepContext, epoch_record: EpochRecord) -> None:
+    """Our epoch record is in the store. See that it is the last record there."""
+    context.state = evolve(context.state, epoch_record=epoch_record)
     read(context)
 
 
-def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> JobState:
-    """The state with what a read of the chain tells. Whoever waits for a savepoint hears when it is copied again."""
+def _known(state: JobState, fact: CheckpointLogRead, records: tuple[Record, ...]) -> JobState:
+    """The state with what a read of the checkpoint log tells.
+
+    Whoever waits for a savepoint hears when it is copied again.
+    """
     completed = tuple(record for record in records if isinstance(record, CompletedCheckpoint))
     waited_for = (*state.copying, *(record.id for record in state.in_doubt if record.request is not None))
     copied = [checkpoint for checkpoint in fact.copied if checkpoint not in waited_for]
@@ -145,27 +154,27 @@ def _known(state: JobState, fact: ChainRead, records: tuple[Record, ...]) -> Job
     )
 
 
-def open_generation(context: StepContext, fence: Fence) -> None:
-    """Our fence is the last record: the job is ours. Finish what was decided before us, then start the tasks."""
+def open_generation(context: StepContext, epoch_record: EpochRecord) -> None:
+    """Our epoch record is the last record: the job is ours. Finish what was decided before us, then start the tasks."""
     state = context.state
-    plan = recovery.plan(state.graph, state.records, state.restore, fence.generation)
+    plan = recovery.plan(state.graph, state.records, state.restore, epoch_record.generation)
     batches = {start.task: start.snapshot.batch for start in plan.starts if start.snapshot}
     sinks: dict[SinkId, SinkState] = {}
     for sink, task in state.graph.owner.items():
         due = tuple((permit, transaction) for permit, transaction in plan.commits if transaction.sink == sink)
         fresh = SinkState()
-        begin = batches.get(task, fresh.sealed_through)
-        sinks[sink] = evolve(fresh, due=due, sealed_through=begin, published_through=begin)
+        begin = batches.get(task, fresh.pre_committed_through)
+        sinks[sink] = evolve(fresh, due=due, pre_committed_through=begin, published_through=begin)
     context.state = evolve(
         state,
         phase=Phase.RECOVERING,
-        generation=fence.generation,
-        chain=chain.opened(fence),
-        next_id=fence.next_id,
+        generation=epoch_record.generation,
+        checkpoint_log=checkpoint_log.opened(epoch_record),
+        next_id=epoch_record.next_id,
         restore=evolve(state.restore, checkpoint=None, again=False, abandon=()),
         records=(),
-        fence=None,
-        base=fence.base,
+        epoch_record=None,
+        base=epoch_record.base,
         starts=plan.starts,
         tasks={start.task: _first_run(start) for start in plan.starts},
         gates={
@@ -181,12 +190,12 @@ def open_generation(context: StepContext, fence: Fence) -> None:
         candidates=(),
         garbage=(),
         pending_deletion=(),
-        voids=tuple(record.id for record in state.records if isinstance(record, Void)),
+        aborted_entries=tuple(record.id for record in state.records if isinstance(record, AbortedEntry)),
         look_again_at_ms=None,
         look_again_ms=0,
     )
-    context.tell_story(f"generation {fence.generation} begins from {fence.base}")
-    closing.tell_abandoned(context, fence.abandoned)
+    context.tell_story(f"generation {epoch_record.generation} begins from {epoch_record.base}")
+    closing.tell_abandoned(context, epoch_record.abandoned)
     for sink in sinks:
         committing.order_commit(context, sink)
     for savepoint in state.copying:
@@ -235,7 +244,7 @@ def recovered(context: StepContext) -> None:
     fresh_ms = state.now_ms + (state.settings.interval_ms or 0)
     due_ms = min(fresh_ms, state.next_trigger_ms or fresh_ms)
     context.state = evolve(state, phase=Phase.RUNNING, began_ms=state.now_ms, next_trigger_ms=due_ms)
-    committing.abort_strangers(context, state.generation)
+    committing.abort_stale_generations(context, state.generation)
     for start in state.starts:
         if not context.state.tasks[start.task].ended:
             context.order(start)

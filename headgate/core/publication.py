@@ -6,20 +6,20 @@ there is no abort, only commit.
 
 from typing import assert_never
 
-from headgate.core import chain, closing, commit, garbage, leadership, sinks
-from headgate.core.chain import Answer
+from headgate.core import checkpoint_log, closing, commit, garbage, leadership, sinks
+from headgate.core.checkpoint_log import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, Notify, NotifyCompleted, Outcome
 from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
 from headgate.core.evolve import evolve
-from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Record, Restore, Void
+from headgate.core.records import AbortedEntry, CompletedCheckpoint, Ending, EpochRecord, Kind, Record, Restore
 from headgate.core.state import Phase, StepContext
 
 
 def record_created(context: StepContext, fact: RecordCreated) -> None:
     """A record of ours is in the store."""
     if fact.leader == context.state.leader:
-        links, record = chain.created(context.state.chain, fact.generation, fact.record)
-        context.state = evolve(context.state, chain=links)
+        links, record = checkpoint_log.created(context.state.checkpoint_log, fact.generation, fact.record)
+        context.state = evolve(context.state, checkpoint_log=links)
         _recorded(context, record)
 
 
@@ -27,8 +27,8 @@ def record_taken(context: StepContext, fact: RecordTaken) -> None:
     """A record is in the store where ours should be: ours after all, or the sign that somebody else leads."""
     if fact.leader != context.state.leader:
         return
-    links, answer, record = chain.taken(context.state.chain, fact.record)
-    context.state = evolve(context.state, chain=links)
+    links, answer, record = checkpoint_log.taken(context.state.checkpoint_log, fact.record)
+    context.state = evolve(context.state, checkpoint_log=links)
     match answer:
         case Answer.OURS:
             _recorded(context, record)
@@ -52,16 +52,16 @@ def create_unclear(context: StepContext, fact: CreateUnclear) -> None:
     if fact.leader != state.leader:
         return
     settings = state.settings
-    links = chain.unclear(
-        state.chain,
+    links = checkpoint_log.unclear(
+        state.checkpoint_log,
         fact.generation,
         fact.record,
         now_ms=state.now_ms,
         retry_ms=settings.commit_retry_ms,
         retry_max_ms=settings.commit_retry_max_ms,
     )
-    context.state = evolve(state, chain=links)
-    if links.tries != state.chain.tries and links.tries.bit_count() == 1:
+    context.state = evolve(state, checkpoint_log=links)
+    if links.tries != state.checkpoint_log.tries and links.tries.bit_count() == 1:
         assert links.retry_at_ms is not None
         assert links.failing_since_ms is not None
         failing_s, wait_s = (state.now_ms - links.failing_since_ms) / 1000, (links.retry_at_ms - state.now_ms) / 1000
@@ -74,21 +74,21 @@ def _recorded(context: StepContext, record: Record | None) -> None:
     """Go on with what a record in the store makes possible, and order the next one."""
     if record is None:
         return
-    if context.state.chain.queue:
-        context.order(CreateRecord(context.state.leader, context.state.chain.queue[0]))
-    if isinstance(record, Fence) and context.state.phase is Phase.FENCING:
+    if context.state.checkpoint_log.queue:
+        context.order(CreateRecord(context.state.leader, context.state.checkpoint_log.queue[0]))
+    if isinstance(record, EpochRecord) and context.state.phase is Phase.FENCING:
         leadership.fenced(context, record)
     elif isinstance(record, CompletedCheckpoint):
         published(context, record)
-    elif isinstance(record, Void):
-        context.state = evolve(context.state, voids=(*context.state.voids, record.id))
+    elif isinstance(record, AbortedEntry):
+        context.state = evolve(context.state, aborted_entries=(*context.state.aborted_entries, record.id))
     closing.closed(context)
 
 
 def published(context: StepContext, record: CompletedCheckpoint) -> None:
     """A checkpoint is complete: from here on there is no abort, only commit."""
     state = context.state
-    permit = chain.permit(record)
+    permit = checkpoint_log.permit(record)
     context.state = evolve(
         state,
         completed=(*state.completed, record),

@@ -1,7 +1,7 @@
-"""What a checkpoint is once it is written down: the records of the chain, and what they name.
+"""What a checkpoint is once it is written down: the records of the checkpoint log, and what they name.
 
-One rule: a record is created once and never changed. Each id of the chain has one record: a completed checkpoint,
-a void (the checkpoint of that id was given up), or a fence (a new generation began here).
+One rule: a record is created once and never changed. Each id of the checkpoint log has one record: a completed
+checkpoint, an aborted entry (the checkpoint of that id was given up), or an epoch record (a new generation began here).
 """
 
 from dataclasses import dataclass, field
@@ -84,9 +84,9 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What a sink sealed for a checkpoint: the output of the batches after ``after``, through ``through``.
+    """What a sink pre-committed for a checkpoint: the output of the batches after ``after``, through ``through``.
 
-    ``handle`` is the sink's own word for it; any process can commit with it.
+    ``committable`` is the sink's own word for it; any process can commit with it.
     """
 
     sink: SinkId
@@ -94,12 +94,12 @@ class Transaction:
     checkpoint: CheckpointId
     after: Batch
     through: Batch
-    handle: str = ""
+    committable: str = ""
 
 
 @dataclass(frozen=True)
 class CompletedCheckpoint:
-    """A published checkpoint. ``transactions`` are all that were sealed by then and not known to be committed.
+    """A published checkpoint. ``transactions`` are all that were pre-committed by then and not known to be committed.
 
     ``stop`` if the job is to stop after it, whoever leads by then. ``keeps`` is the checkpoint that its generation
     continued from, while some task has not committed a batch of its own since: nobody knows yet whether the job can
@@ -119,7 +119,7 @@ class CompletedCheckpoint:
 
 
 @dataclass(frozen=True)
-class Void:
+class AbortedEntry:
     """The checkpoint of this id was given up. Nothing will ever be published under it."""
 
     id: CheckpointId
@@ -128,8 +128,8 @@ class Void:
 
 
 @dataclass(frozen=True)
-class Fence:
-    """A generation begins here. Who held the chain before can no longer publish.
+class EpochRecord:
+    """A generation begins here. Who held the checkpoint log before can no longer publish.
 
     Its checkpoints are numbered from ``next_id``; it continues from checkpoint ``base``. With an ``ending`` it is the
     last word on the job, which then owes nothing, and only a user starts it again. ``abandoned`` are transactions that
@@ -145,12 +145,15 @@ class Fence:
     abandoned: tuple[Transaction, ...] = field(default=(), metadata=LATER)
 
 
-Record = CompletedCheckpoint | Void | Fence
+Record = CompletedCheckpoint | AbortedEntry | EpochRecord
 
 
 @dataclass(frozen=True)
 class CommitPermit:
-    """Permission to commit what ``checkpoint`` sealed. Made only in ``chain``, from a record that is in the store."""
+    """Permission to commit what ``checkpoint`` pre-committed.
+
+    Made only in ``checkpoint_log``, from a record that is in the store.
+    """
 
     checkpoint: CheckpointId
     generation: Generation

@@ -9,7 +9,7 @@ place is refused before anything starts.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headgate.core import chain
+from headgate.core import checkpoint_log
 from headgate.core.effects import StartTask
 from headgate.core.errors import NotRestorable
 from headgate.core.graph import Channel, Graph, Task
@@ -17,7 +17,7 @@ from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Operato
 from headgate.core.records import (
     CommitPermit,
     CompletedCheckpoint,
-    Fence,
+    EpochRecord,
     InFlight,
     Record,
     Restore,
@@ -42,7 +42,7 @@ class Recovery:
 
 
 def plan(graph: Graph, records: tuple[Record, ...], restore: Restore, generation: Generation) -> Recovery:
-    """How a new generation begins, given the chain up to its fence."""
+    """How a new generation begins, given the checkpoint log up to its epoch record."""
     base = choose(records, restore.checkpoint)
     try:
         starts = _starts(graph, base, restore, generation)
@@ -91,22 +91,22 @@ def latest(records: tuple[Record, ...]) -> CheckpointId | None:
     for record in reversed(records):
         if isinstance(record, CompletedCheckpoint):
             return record.id
-        if isinstance(record, Fence):
+        if isinstance(record, EpochRecord):
             return record.base
     return None
 
 
 def owed(records: tuple[Record, ...]) -> tuple[tuple[CommitPermit, Transaction], ...]:
-    """All that the newest completed checkpoint sealed and that may not be committed yet, in order.
+    """All that the newest completed checkpoint pre-committed and that may not be committed yet, in order.
 
-    Nothing if the job has come to its end since: its closing fence is burned when all is committed, or abandoned.
+    Nothing if the job has come to its end since: its closing record is written when all is committed, or abandoned.
     """
     abandoned: list[Transaction] = []
     for record in reversed(records):
         if isinstance(record, CompletedCheckpoint):
-            permit = chain.permit(record)
+            permit = checkpoint_log.permit(record)
             return tuple((permit, each) for each in record.transactions if each not in abandoned)
-        if isinstance(record, Fence):
+        if isinstance(record, EpochRecord):
             if record.ending is not None:
                 return ()
             abandoned += record.abandoned

@@ -16,7 +16,7 @@ from headgate.core.errors import InvalidSettings
 from headgate.core.evolve import evolve
 
 FRUITLESS_MAX = 3
-"""So many restarts of one task without a batch committed in between, then the whole job goes back."""
+"""How many restarts of one task without a batch committed in between, then the whole job goes back."""
 
 
 class FailureClass(Enum):

@@ -5,10 +5,10 @@ One rule: nothing is deleted that a kept checkpoint names or that a live task ma
 the one which that has not replaced yet (``CompletedCheckpoint.keeps``). The rest is what is left of a listing once
 these are marked, as a pure plan: the same function serves the collection and its dry run.
 
-Records of checkpoints may go, and so may voids before the newest one. Fences never do: one that was gone would let a
-late publication through.
-There is always a later record than one that goes, which is how a late fence in its place is recognised. A late create
-can also bring back the record of a checkpoint that was deleted: it is never the newest, and goes once more, later.
+Records of checkpoints may go, and so may aborted entries before the newest one. Epoch records never do: one that was
+gone would let a late publication through. There is always a later record than one that goes, which is how a late epoch
+record in its place is recognised. A late create can also bring back the record of a checkpoint that was deleted: it is
+never the newest, and goes once more, later.
 """
 
 from collections.abc import Mapping

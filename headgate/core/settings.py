@@ -25,26 +25,26 @@ class Settings:
     min_pause_ms: int = 0
     """Least time from the end of one checkpoint to the start of the next; above 0, one is under way at a time."""
     timeout_ms: int = 600_000
-    """A checkpoint that is not ready for publication after so long is given up."""
+    """A checkpoint that is not ready for publication after this long is given up."""
     max_concurrent_checkpoints: int = 1
-    """So many checkpoints may be under way at once."""
+    """How many checkpoints may be under way at once."""
     tolerable_failed_checkpoints: int = 0
-    """So many failed checkpoints in a row are borne; one more fails the job."""
+    """How many failed checkpoints in a row are borne; one more fails the job."""
     unaligned: bool = False
     """Barriers overtake data: snapshots are taken at once, with the data in flight."""
     aligned_checkpoint_timeout_ms: int | None = None
-    """An aligned checkpoint that is not aligned everywhere after so long goes on unaligned."""
+    """An aligned checkpoint that is not aligned everywhere after this long goes on unaligned."""
     max_batches_ahead: int | None = None
-    """A task runs at most so many batches ahead of its slowest reader, and then waits. None: as far as it likes."""
+    """A task runs at most this many batches ahead of its slowest reader, and then waits. None: as far as it likes."""
     num_retained: int = 1
-    """So many completed checkpoints are kept. Savepoints and held ones do not count."""
+    """How many completed checkpoints are kept. Savepoints and held ones do not count."""
     retain_on_cancellation: bool = False
     """Keep the checkpoints when the job is cancelled."""
     checkpoints_after_tasks_finish: bool = True
     """Go on with checkpoints after some tasks have finished."""
     restart: Strategy = field(default_factory=ExponentialDelay)
     resend_ms: int = 5_000
-    """Orders that nobody has answered are given again so often; tasks are asked where they stand."""
+    """Orders that nobody has answered are given again this often; tasks are asked where they stand."""
     commit_retry_ms: int = 100
     """Wait before a failed commit is tried again. Doubles up to ``commit_retry_max_ms``."""
     commit_retry_max_ms: int = 10_000

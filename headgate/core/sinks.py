@@ -8,14 +8,14 @@ or the attempt that it worked for, by any time, and still prepare a transaction.
 
 from headgate.core import closing, commit, leadership
 from headgate.core.effects import (
-    AbortAttempts,
-    AbortStrangers,
+    AbortFailedAttempts,
+    AbortStaleGenerations,
     AbortUnpublished,
     CommitTransaction,
     Notify,
     Outcome,
 )
-from headgate.core.events import AttemptsAborted, CommitFailed, StrangersAborted, TransactionCommitted
+from headgate.core.events import CommitFailed, FailedAttemptsAborted, StaleGenerationsAborted, TransactionCommitted
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation, SinkId
 from headgate.core.state import StepContext
@@ -32,7 +32,7 @@ def committed(context: StepContext, fact: TransactionCommitted) -> None:
     """A transaction is visible. The next one may go."""
     if fact.generation != context.state.generation:
         return
-    sink, ours = commit.committed(context.sink(fact.sink), fact.sealed_in, fact.checkpoint)
+    sink, ours = commit.committed(context.sink(fact.sink), fact.pre_committed_in, fact.checkpoint)
     if ours:
         context.set_sink(fact.sink, sink)
         order_commit(context, fact.sink)
@@ -46,7 +46,7 @@ def commit_failed(context: StepContext, fact: CommitFailed) -> None:
     if fact.generation != state.generation:
         return
     sink = context.sink(fact.sink)
-    if commit.is_next(sink, fact.sealed_in, fact.checkpoint):
+    if commit.is_next(sink, fact.pre_committed_in, fact.checkpoint):
         settings = state.settings
         sink = commit.commit_failed(sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)
         context.set_sink(fact.sink, sink)
@@ -55,28 +55,32 @@ def commit_failed(context: StepContext, fact: CommitFailed) -> None:
         closing.commit_failed(context, fact.sink, fact.why)
 
 
-def attempts_aborted(context: StepContext, fact: AttemptsAborted) -> None:
-    """What dead runs wrote in vain is gone."""
+def failed_attempts_aborted(context: StepContext, fact: FailedAttemptsAborted) -> None:
+    """What failed attempts wrote in vain is gone."""
     if fact.generation == context.state.generation and context.sink(fact.sink).abort_run == fact.run:
         context.set_sink(fact.sink, evolve(context.sink(fact.sink), abort_run=None))
 
 
-def abort_strangers(context: StepContext, below: Generation) -> None:
+def abort_stale_generations(context: StepContext, below: Generation) -> None:
     """Have every sink throw away what generations before ``below`` left uncommitted."""
     context.state = evolve(
-        context.state, abort_below=below, strangers=tuple(context.state.sinks), look_again_at_ms=None
+        context.state, abort_below=below, stale_generations=tuple(context.state.sinks), look_again_at_ms=None
     )
     for sink in context.state.sinks:
-        context.order(AbortStrangers(context.state.generation, sink, below))
+        context.order(AbortStaleGenerations(context.state.generation, sink, below))
 
 
-def strangers_aborted(context: StepContext, fact: StrangersAborted) -> None:
+def stale_generations_aborted(context: StepContext, fact: StaleGenerationsAborted) -> None:
     """A sink has done so. Once all have, they look again after a while."""
     state = context.state
-    if fact.generation != state.generation or fact.below != state.abort_below or fact.sink not in state.strangers:
+    if (
+        fact.generation != state.generation
+        or fact.below != state.abort_below
+        or fact.sink not in state.stale_generations
+    ):
         return
-    left = tuple(sink for sink in state.strangers if sink != fact.sink)
-    context.state = evolve(state, strangers=left)
+    left = tuple(sink for sink in state.stale_generations if sink != fact.sink)
+    context.state = evolve(state, stale_generations=left)
     if not left:
         settings = state.settings
         wait_ms = min(settings.leftovers_max_ms, max(settings.leftovers_ms, 2 * state.look_again_ms))
@@ -85,16 +89,16 @@ def strangers_aborted(context: StepContext, fact: StrangersAborted) -> None:
 
 
 def look_again(context: StepContext) -> None:
-    """Have the sinks look for what came since they looked last: from dead generations, and from dead runs of this."""
+    """Have the sinks look for what came since they looked last, from stale generations and failed attempts."""
     state = context.state
     if state.look_again_at_ms is None or state.now_ms < state.look_again_at_ms:
         return
-    abort_strangers(context, state.abort_below)
+    abort_stale_generations(context, state.abort_below)
     for name, sink in state.sinks.items():
         task = state.tasks[state.graph.owner[name]]
         if task.run > 1 and task.started:
             context.set_sink(name, evolve(sink, abort_run=task.run))
-            context.order(AbortAttempts(state.generation, name, task.run))
+            context.order(AbortFailedAttempts(state.generation, name, task.run))
 
 
 def abort_unpublished(context: StepContext) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headgate.core.chain import Chain
+from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.commit import SinkState
 from headgate.core.effects import Effect, StartTask
 from headgate.core.errors import ProtocolError
@@ -31,12 +31,12 @@ from headgate.core.ids import (
     SinkId,
     TaskId,
 )
-from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Kind, Record, Restore, Transaction
+from headgate.core.records import Boundary, CompletedCheckpoint, Ending, EpochRecord, Kind, Record, Restore, Transaction
 from headgate.core.restart import History
 from headgate.core.settings import Settings
 
 STORY_MAX = 40
-"""So many lines of the story are kept for an error message."""
+"""How many lines of the story are kept for an error message."""
 
 
 class Phase(Enum):
@@ -45,9 +45,9 @@ class Phase(Enum):
     IDLE = "idle"
     """Nobody has asked this process to lead."""
     READING = "reading"
-    """Waiting for the records of the chain."""
+    """Waiting for the records of the checkpoint log."""
     FENCING = "fencing"
-    """Waiting for our fence to be in the store."""
+    """Waiting for our epoch record to be in the store."""
     RECOVERING = "recovering"
     """Finishing the commits that were decided before us. No task runs yet."""
     RUNNING = "running"
@@ -140,21 +140,21 @@ class JobState:
     ending: Ending | None = None
     leader: LeaderId = NO_LEADER
     generation: Generation = NO_GENERATION
-    chain: Chain = Chain()  # noqa: RUF009 - frozen
+    checkpoint_log: CheckpointLog = CheckpointLog()  # noqa: RUF009 - frozen
     restore: Restore = Restore()  # noqa: RUF009 - frozen
     """What the user said about where to begin. Used up by the first checkpoint that completes."""
     records: tuple[Record, ...] = ()
-    """The chain as it was read, until the generation is open."""
-    fence: Fence | None = None
-    """Our fence, once it is in the store, until it is seen to be the last record."""
+    """The checkpoint log as it was read, until the generation is open."""
+    epoch_record: EpochRecord | None = None
+    """Our epoch record, once it is in the store, until it is seen to be the last record."""
     in_doubt: tuple[CompletedCheckpoint, ...] = ()
-    """Checkpoints that were ready when the job restarted: the chain will tell whether they are complete."""
+    """Checkpoints that were ready when the job restarted: the checkpoint log will tell whether they are complete."""
     cancel: RequestId | None = None
     """A user wants the job to end as soon as there is a generation to end."""
     abandon: tuple[SinkId, ...] = ()
     """Sinks whose commits a closing job does not wait for: a user gave them up."""
     abandoned: tuple[Transaction, ...] = ()
-    """What these sinks owed. It goes into the closing fence."""
+    """What these sinks owed. It goes into the closing record."""
     starts: tuple[StartTask, ...] = ()
     """How this generation's tasks are started, once its sinks are recovered."""
     tasks: Mapping[TaskId, TaskState] = field(default_factory=dict)
@@ -185,8 +185,8 @@ class JobState:
     """Savepoints whose own copy is not finished."""
     stop_after: CheckpointId = NO_CHECKPOINT
     """The savepoint after which the user wants the job to stop."""
-    burned: bool = False
-    """The closing fence has been ordered."""
+    closing_written: bool = False
+    """The closing record has been ordered."""
     collecting: bool = False
     candidates: tuple[str, ...] = ()
     """Files that a collection found unnamed."""
@@ -198,12 +198,12 @@ class JobState:
     """How many files the last listing showed, and when it came."""
     listed_at_ms: int = 0
     pending_deletion: tuple[CheckpointId, ...] = ()
-    """Checkpoints that are no longer kept, and voids, whose records may still be in the store."""
-    voids: tuple[CheckpointId, ...] = ()
-    """Voids in the store that no later checkpoint has made superfluous yet."""
+    """Checkpoints that are no longer kept, and aborted entries, whose records may still be in the store."""
+    aborted_entries: tuple[CheckpointId, ...] = ()
+    """Aborted entries in the store that no later checkpoint has made superfluous yet."""
     abort_below: Generation = NO_GENERATION
     """Sinks throw away what generations before this one left uncommitted."""
-    strangers: tuple[SinkId, ...] = ()
+    stale_generations: tuple[SinkId, ...] = ()
     """Sinks that have not done so yet."""
     look_again_at_ms: int | None = None
     """When sinks look for leftovers again."""
@@ -220,7 +220,9 @@ class JobState:
 
 def ready(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     """Checkpoints that everyone has done their part for, and whose records may or may not be in the store."""
-    return tuple(record for record in (*state.chain.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint))
+    return tuple(
+        record for record in (*state.checkpoint_log.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)
+    )
 
 
 class StepContext:

@@ -7,7 +7,7 @@ boundary. A boundary only ever moves forward, and never past a gate.
 from typing import assert_never
 
 from headgate.core import alignment, backpressure, closing, coordinator, leadership, restart as restarts
-from headgate.core.effects import AbortAttempts, Notify, Outcome, StartTask, StopTask
+from headgate.core.effects import AbortFailedAttempts, Notify, Outcome, StartTask, StopTask
 from headgate.core.events import (
     AnyTaskFact,
     BatchCommitted,
@@ -116,7 +116,7 @@ def started(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     if task.run > 1:
         for sink in context.state.graph.by_id[name].sinks:
             context.set_sink(sink, evolve(context.state.sinks[sink], abort_run=task.run))
-            context.order(AbortAttempts(context.state.generation, sink, task.run))
+            context.order(AbortFailedAttempts(context.state.generation, sink, task.run))
     advance(context, name, boundary)
     drain(context, name)
 

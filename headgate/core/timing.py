@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from headgate.core import alignment, closing, coordinator, leadership, sinks, tasks
 from headgate.core.effects import (
-    AbortAttempts,
-    AbortStrangers,
+    AbortFailedAttempts,
+    AbortStaleGenerations,
     AdmitBatch,
     AskTask,
     CommitTransaction,
@@ -20,8 +20,8 @@ from headgate.core.effects import (
     Effect,
     ListFiles,
     OpenGate,
-    ReadChain,
-    SealSink,
+    PreCommitSink,
+    ReadCheckpointLog,
     SetHold,
     StopTask,
     TakeSnapshot,
@@ -42,7 +42,7 @@ def _deadlines(state: JobState) -> Iterator[int | None]:
         return
     yield state.resend_at_ms
     yield state.restart_at_ms
-    yield state.chain.retry_at_ms
+    yield state.checkpoint_log.retry_at_ms
     for sink in state.sinks.values():
         yield sink.retry_at_ms
     if state.phase is not Phase.RUNNING:
@@ -85,9 +85,9 @@ def ticked(context: StepContext, now_ms: int) -> None:
 def retry(context: StepContext) -> None:
     """Order again what failed, once its wait is over."""
     state = context.state
-    if state.chain.retry_at_ms is not None and state.now_ms >= state.chain.retry_at_ms:
-        context.state = evolve(state, chain=evolve(state.chain, retry_at_ms=None))
-        context.order(CreateRecord(state.leader, state.chain.queue[0]))
+    if state.checkpoint_log.retry_at_ms is not None and state.now_ms >= state.checkpoint_log.retry_at_ms:
+        context.state = evolve(state, checkpoint_log=evolve(state.checkpoint_log, retry_at_ms=None))
+        context.order(CreateRecord(state.leader, state.checkpoint_log.queue[0]))
     for name, sink in state.sinks.items():
         if sink.retry_at_ms is not None and state.now_ms >= sink.retry_at_ms:
             context.set_sink(name, evolve(sink, retry_at_ms=None))
@@ -97,19 +97,21 @@ def retry(context: StepContext) -> None:
 def unanswered(state: JobState) -> Iterator[Effect]:
     """Every order that is in force and has not been answered, derived from the state alone."""
     if state.phase is Phase.READING:
-        yield ReadChain(state.leader)
-    if state.chain.queue and state.chain.retry_at_ms is None:
-        yield CreateRecord(state.leader, state.chain.queue[0])
+        yield ReadCheckpointLog(state.leader)
+    if state.checkpoint_log.queue and state.checkpoint_log.retry_at_ms is None:
+        yield CreateRecord(state.leader, state.checkpoint_log.queue[0])
     for name, sink in state.sinks.items():
         if sink.wanted and state.phase is Phase.RUNNING:
-            seal = sink.wanted[0]
-            yield SealSink(state.generation, seal.checkpoint, name, sink.sealed_through, seal.through)
+            pre_commit = sink.wanted[0]
+            yield PreCommitSink(
+                state.generation, pre_commit.checkpoint, name, sink.pre_committed_through, pre_commit.through
+            )
         if sink.abort_run is not None and state.phase is Phase.RUNNING:
-            yield AbortAttempts(state.generation, name, sink.abort_run)
+            yield AbortFailedAttempts(state.generation, name, sink.abort_run)
         if sink.due and sink.retry_at_ms is None:
             yield CommitTransaction(state.generation, *sink.due[0])
-    for name in state.strangers:
-        yield AbortStrangers(state.generation, name, state.abort_below)
+    for name in state.stale_generations:
+        yield AbortStaleGenerations(state.generation, name, state.abort_below)
     for savepoint in state.copying:
         yield CopySavepoint(state.leader, CheckpointId(savepoint))
     if state.deleting is not None:

@@ -5,13 +5,13 @@ One rule: whether to start a checkpoint now, and which, is decided in ``due`` an
 
 from dataclasses import dataclass
 
-from headgate.core import chain
+from headgate.core import checkpoint_log
 from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, RequestId
 from headgate.core.records import Kind
 from headgate.core.state import JobState, Phase, ready
 
 COMMITS_BEHIND_MAX = 16
-"""While a sink has so many commits to catch up with, no further checkpoint starts."""
+"""While a sink has this many commits to catch up with, no further checkpoint starts."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def _makes_room(state: JobState) -> bool:
     return any(
         sink.full
         and not sink.due
-        and (sink.sealed or sink.sealed_through < state.tasks[state.graph.owner[name]].boundary.batch)
+        and (sink.pre_committed or sink.pre_committed_through < state.tasks[state.graph.owner[name]].boundary.batch)
         for name, sink in state.sinks.items()
     )
 
@@ -60,7 +60,7 @@ def has_room(state: JobState) -> bool:
         state.phase is Phase.RUNNING
         and len(state.pending) < state.settings.max_concurrent_checkpoints
         and state.stop_after == NO_CHECKPOINT
-        and chain.may_use(state.chain, state.next_id)
+        and checkpoint_log.may_use(state.checkpoint_log, state.next_id)
         and all(len(sink.due) < COMMITS_BEHIND_MAX for sink in state.sinks.values())
         and all(task.started or task.ended for task in state.tasks.values())
     )
@@ -84,7 +84,7 @@ def clock_deadline(state: JobState) -> int | None:
         deadline = state.began_ms + settings.interval_ms
     if settings.min_pause_ms == 0:
         return deadline
-    if state.pending or state.chain.queue:
+    if state.pending or state.checkpoint_log.queue:
         return None
     if state.last_end_ms is None:
         return deadline
@@ -105,6 +105,6 @@ def _has_moved(state: JobState) -> bool:
 
 def _last_checkpoint(state: JobState) -> int | None:
     """A job whose tasks have all ended takes one more checkpoint at once; after a failed one, at the next tick."""
-    if state.pending or state.chain.queue:
+    if state.pending or state.checkpoint_log.queue:
         return None
     return 0 if state.last_end_ms is None else state.last_end_ms + 1

@@ -18,7 +18,7 @@ from headgate.job.parts import Source
 from headgate.job.processor import Processor, rehearse, run_processor
 
 LOADED = -1
-"""The index of a source's own data frame, which is no input."""
+"""The index of a source's own data frame, which is not an input."""
 
 _WATERMARK = "spark.watermarkDelayMs"
 _ALONE = ("FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState")

@@ -42,7 +42,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name that may stand in any path. A file that begins with a dot or an underscore is hidden from Spark."""
 
 SHOWN_MAX = 60
-"""So many characters of a wrong value are shown."""
+"""How many characters of a wrong value are shown."""
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
@@ -79,12 +79,12 @@ class Job:
         _need(
             where,
             restart is None or isinstance(restart, strategies),
-            f"restart={_seen(restart)} is no strategy: make one with headgate.restart, as in restart.fixed_delay()",
+            f"restart={_seen(restart)} is not a strategy: make one with headgate.restart, as in restart.fixed_delay()",
         )
         _need(
             where,
             state_backend is None or isinstance(state_backend, StateBackend),
-            f"state_backend={_seen(state_backend)} is no state backend: make one with headgate.state_backend, as in "
+            f"state_backend={_seen(state_backend)} is not a state backend: make one with headgate.state_backend, as in "
             "state_backend.rocksdb()",
         )
         self.name = name

@@ -142,8 +142,8 @@ class KeyedState:
     """Where a processor asks for its state, in ``open``.
 
     A type is written as in SQL (``"double"``, ``"array<string>"``, ``"struct<at: timestamp, value: double>"``) or
-    given as a Spark type. With a ``ttl`` (``"1h"``) a value expires so long after it was last written, and is not seen
-    again from then on; this needs ``time = "processing"``.
+    given as a Spark type. With a ``ttl`` (``"1h"``) a value expires this long after it was last written, and is not
+    seen again from then on; this needs ``time = "processing"``.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, time: str, parse: Callable[[str], DataType]) -> None:

@@ -54,7 +54,7 @@ class Context:
         return at_ms
 
     def timer_after(self, delay: Duration) -> int:
-        """The same, so long after the beginning of this batch, or after the watermark."""
+        """The same, this long after the beginning of this batch, or after the watermark."""
         now_ms = self.watermark_ms if self._time == "event" else self.processing_ms
         return self.timer_at(now_ms + duration_ms(delay, name="delay", example="1min"))
 

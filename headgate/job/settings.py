@@ -38,21 +38,21 @@ class Checkpointing:
     min_pause: Duration = 0
     """Least time from the end of one checkpoint to the start of the next. Above 0, one is under way at a time."""
     max_concurrent_checkpoints: int = 1
-    """So many checkpoints may be under way at once."""
+    """How many checkpoints may be under way at once."""
     tolerable_failed_checkpoints: int = 0
-    """So many failed checkpoints in a row are borne; one more fails the job."""
+    """How many failed checkpoints in a row are borne; one more fails the job."""
     unaligned: bool = False
     """Barriers overtake data, so that a checkpoint does not wait behind a backlog."""
     aligned_checkpoint_timeout: Duration | None = None
     """An aligned checkpoint that takes longer goes on unaligned. None: it stays aligned."""
     num_retained: int = 1
-    """So many completed checkpoints are kept."""
+    """How many completed checkpoints are kept."""
     retain_on_cancellation: bool = False
     """Keep the checkpoints of a job that is cancelled."""
     checkpoints_after_tasks_finish: bool = True
     """Go on with checkpoints when some tasks have come to the end of their data."""
     max_batches_ahead: int | None = 8
-    """A task runs at most so many batches ahead of its slowest reader. None: as far as it likes."""
+    """A task runs at most this many batches ahead of its slowest reader. None: as far as it likes."""
     working_directory: str | os.PathLike[str] | None = None
     """Where queries keep their own files. None: inside ``storage``, so that a checkpoint copies nothing."""
     access: str = "owner"
@@ -74,7 +74,7 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
     c = checkpointing
     modes = {mode.value: mode for mode in Mode}
     if c.mode not in modes:
-        raise InvalidOption(f"mode={c.mode!r} is no guarantee: choose one of {', '.join(map(repr, modes))}")
+        raise InvalidOption(f"mode={c.mode!r} is not a valid guarantee: choose one of {', '.join(map(repr, modes))}")
     align = c.aligned_checkpoint_timeout
     try:
         return Settings(
@@ -121,5 +121,7 @@ def _flag(value: object, name: str) -> bool:
 def _uri(value: object, name: str) -> str:
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(value, str) or not value.strip():
-        raise InvalidOption(f"{name}={value!r} is no place: write a URI or a path, {name}='file:///data/headgate'")
+        raise InvalidOption(
+            f"{name}={value!r} is not a valid place: write a URI or a path, {name}='file:///data/headgate'"
+        )
     return value if _SCHEME.match(value) else f"file://{Path(value).expanduser().absolute()}"

@@ -9,7 +9,7 @@ One rule: receive, record, step, perform. The loop decides nothing; whatever is 
 ``tasks``     how a planned task becomes work for a Spark query
 ``storage``   orders about the storage: publish, copy, list, delete
 ``savepoints`` checkpoints that stand on their own: copied, carried away, brought in
-``lanes``     one thread for each thing that must keep its order
+``serial``    one thread for each thing that must keep its order
 ``client``    a job in a thread of this process, for notebooks
 ``control``   the loopback address through which commands reach a running job
 

@@ -54,7 +54,7 @@ class JobClient:
         return seen if error is None else {**seen, "state": view.CRASHED, "text": str(error)}
 
     def wait(self, timeout: float | None = None) -> start.Result:
-        """Wait for the end, so many seconds at most, and say how it was. Raises what the job failed of.
+        """Wait for the end, this many seconds at most, and say how it was. Raises what the job failed of.
 
         A ``TimeoutError`` says that the job still runs; so does an interrupted wait.
         """
@@ -73,7 +73,7 @@ class JobClient:
         return self._path(self._ask("savepoint", timeout))
 
     def stop(self, timeout: float = REQUEST_S) -> str:
-        """End the job in good order: take a savepoint, commit all that it sealed, then end. Returns its path.
+        """End the job in good order: take a savepoint, commit all that it pre-committed, then end. Returns its path.
 
         The next run goes on from the savepoint. If the savepoint fails the job runs on.
         """

@@ -43,15 +43,15 @@ from headgate.store.jobstore import JobStore
 HOST = "127.0.0.1"
 LINE_BYTES_MAX = 1 << 20
 WAITING_MAX = 32
-"""So many requests with the secret may wait for the core at once."""
+"""How many requests with the secret may wait for the core at once."""
 STRANGERS_MAX = 64
-"""So many connections may be open that have not shown the secret."""
+"""How many connections may be open that have not shown the secret."""
 LINE_S = 5.0
 """A request must have come, and a quick answer be there, within this time."""
 CLOSE_S = 2.0
-"""A process that ends lets its last answers go out for so long."""
+"""A process that ends lets its last answers go out for this long."""
 REQUEST_S = 600.0
-"""Unless he says otherwise, a user waits so long for a checkpoint, a savepoint or the end of a job."""
+"""Unless he says otherwise, a user waits this long for a checkpoint, a savepoint or the end of a job."""
 STRANGER = {"error": "this is not the job that you are looking for"}
 ENDING = ("stop", "cancel")
 """Requests that are answered when the job is over, so that whoever asked may start it again."""
@@ -125,7 +125,7 @@ class ControlServer:
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._handlers: list[threading.Thread] = []
-        self._strangers: dict[socket.socket, None] = {}  # In the order in which they came.
+        self._unauthenticated: dict[socket.socket, None] = {}  # In the order in which they came.
         self._socket: socket.socket | None = None
         self._store: JobStore | None = None
 
@@ -195,19 +195,19 @@ class ControlServer:
             handler = threading.Thread(target=self._serve, args=(connection,), name="headgate-request", daemon=True)
             with self._lock:
                 self._handlers = [other for other in self._handlers if other.is_alive()]
-                if len(self._strangers) >= STRANGERS_MAX:
-                    self._turn_away(next(iter(self._strangers)))
-                self._strangers[connection] = None
+                if len(self._unauthenticated) >= STRANGERS_MAX:
+                    self._turn_away(next(iter(self._unauthenticated)))
+                self._unauthenticated[connection] = None
                 if accepting.start(handler, connection):
                     self._handlers.append(handler)
                 else:
-                    del self._strangers[connection]
+                    del self._unauthenticated[connection]
 
-    def _turn_away(self, stranger: socket.socket) -> None:
+    def _turn_away(self, connection: socket.socket) -> None:
         """Close a connection whose request has not come yet. Its thread finds that nobody is there."""
-        del self._strangers[stranger]
+        del self._unauthenticated[connection]
         with contextlib.suppress(OSError):  # The other end may have closed it.
-            stranger.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -216,13 +216,13 @@ class ControlServer:
                 known = self._knows(request.get("token"))
                 if known:
                     with self._lock:
-                        self._strangers.pop(connection, None)
+                        self._unauthenticated.pop(connection, None)
                 connection.settimeout(LINE_S)
                 answer = self._answer_to(request, partial(_send_notice, connection)) if known else STRANGER
                 _send(connection, answer)
         finally:
             with self._lock:
-                self._strangers.pop(connection, None)
+                self._unauthenticated.pop(connection, None)
 
     def _knows(self, token: object) -> bool:
         return isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())

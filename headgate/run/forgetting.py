@@ -13,34 +13,34 @@ from pathlib import Path
 from headgate.core import recovery
 from headgate.core.evolve import evolve
 from headgate.core.ids import LeaderId, SinkId
-from headgate.core.records import Ending, Fence, Record, Transaction
+from headgate.core.records import Ending, EpochRecord, Record, Transaction
 from headgate.errors import InvalidOption
 from headgate.run import savepoints
 from headgate.run.control import ControlClient
 from headgate.store.jobstore import JobStore
 
 AT_ONCE = 1000
-"""So many files are deleted in one call."""
+"""How many files are deleted in one call."""
 
 
 def cancel(store: JobStore, abandon: Sequence[str]) -> str:
     """Write down that a job is over. Its checkpoints stay: only its own settings know whether they should go."""
-    records = store.read_chain()
+    records = store.read_checkpoint_log()
     tail = records[-1] if records else None
-    if isinstance(tail, Fence) and tail.ending is Ending.CANCELLED:
+    if isinstance(tail, EpochRecord) and tail.ending is Ending.CANCELLED:
         raise InvalidOption(f"job {store.job} is cancelled already")
     given_up = _given_up(store, records, abandon)
 
-    def close(fence: Fence) -> Fence:
-        return evolve(fence, ending=Ending.CANCELLED, abandoned=given_up)
+    def close(epoch_record: EpochRecord) -> EpochRecord:
+        return evolve(epoch_record, ending=Ending.CANCELLED, abandoned=given_up)
 
-    savepoints.burn(store, LeaderId(f"cancel-{uuid.uuid4().hex[:12]}"), close)
+    savepoints.write_epoch_record(store, LeaderId(f"cancel-{uuid.uuid4().hex[:12]}"), close)
     return f"the job is cancelled; its checkpoints are kept: `headgate forget {store.job}` removes them"
 
 
 def forget(store: JobStore, abandon: Sequence[str], working_directory: Path | None) -> str:
     """Delete all that the storage knows of a job. Returns what that did not reach."""
-    records = store.read_chain()
+    records = store.read_checkpoint_log()
     _given_up(store, records, abandon)
     store.begin_forgetting()
     if ControlClient(store).ping() is not None:
@@ -55,7 +55,7 @@ def forget(store: JobStore, abandon: Sequence[str], working_directory: Path | No
         _remove(store.local_root, all_of_it=False)
     if working_directory is not None:
         _remove(working_directory, all_of_it=True)
-    ended = bool(records) and isinstance(records[-1], Fence) and records[-1].ending is not None
+    ended = bool(records) and isinstance(records[-1], EpochRecord) and records[-1].ending is not None
     left = (
         "; it had not come to its end, so its sinks may have left transactions or staged files in other systems, which "
         "are not touched"

@@ -22,7 +22,7 @@ from headgate.core.state import AT_REST, JobState
 FREQUENT = (BatchEntered, OutputsWritten, BatchCommitted)
 """Facts for which the core need not hear the clock first."""
 LATE_MS = 100
-"""So long at most a deadline waits while such facts keep coming."""
+"""How long at most a deadline waits while such facts keep coming."""
 
 
 @dataclass(frozen=True)

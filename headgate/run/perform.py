@@ -1,10 +1,10 @@
 """How each order of the core is carried out.
 
-One rule: an order is carried out as it is given, on the lane of what it is about, and its outcome is told as a fact.
-Carrying it out twice does no more than once.
+One rule: an order is carried out as it is given, on the serial executor of what it is about, and its outcome is told as
+a fact. Carrying it out twice does no more than once.
 
-What belongs together keeps its order: a task's starts and stops, a sink's seals and commits, the records of the chain
-and its holds. Everything else does not wait for anything.
+What belongs together keeps its order: a task's starts and stops, a sink's pre-commits and commits, the records of the
+checkpoint log and its holds. Everything else does not wait for anything.
 """
 
 import threading
@@ -16,14 +16,14 @@ from headgate.channel.gates import Gates
 from headgate.core import effects as e
 from headgate.core.effects import Effect
 from headgate.core.events import (
-    AttemptsAborted,
     CommitFailed,
     Event,
-    SealFailed,
-    SinkSealed,
+    FailedAttemptsAborted,
+    PreCommitFailed,
+    SinkPreCommitted,
     SnapshotDeclined,
     SnapshotTaken,
-    StrangersAborted,
+    StaleGenerationsAborted,
     TransactionCommitted,
 )
 from headgate.core.graph import Graph
@@ -31,11 +31,11 @@ from headgate.core.ids import Batch, CheckpointId, Generation, SinkId
 from headgate.core.records import CompletedCheckpoint
 from headgate.core.state import JobState
 from headgate.errors import HeadgateError
-from headgate.run.lanes import Lanes
 from headgate.run.loop import Note
+from headgate.run.serial import SerialExecutors
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
-from headgate.sink.api import Abandoned, Attempt, DeadRuns, Strangers, TwoPhaseSink, Unpublished
+from headgate.sink.api import AbortScope, FailedAttempts, StaleGenerations, TwoPhaseSink, Unpublished, WriteId
 from headgate.snapshot.take import GivenUp, Snapshots
 
 
@@ -52,7 +52,7 @@ class Performer:
         gates: Gates,
         snapshots: Snapshots,
         storage: Storage,
-        lanes: Lanes,
+        serial_executors: SerialExecutors,
         tell: Callable[[Event | Note], None],
         answer: Callable[[e.Notify], None],
     ) -> None:
@@ -64,7 +64,7 @@ class Performer:
         self._gates = gates
         self._snapshots = snapshots
         self._storage = storage
-        self._lanes = lanes
+        self._serial_executors = serial_executors
         self._tell = tell
         self._answer = answer
         self._given_up: dict[CheckpointId, threading.Event] = {}
@@ -75,8 +75,8 @@ class Performer:
         self._readers = {channel.id: channel.downstream for channel in graph.channels}
 
     def perform(self, order: Effect, state: JobState) -> None:
-        """Carry out an order, or put it on its lane."""
-        put = self._lanes.put
+        """Carry out an order, or put it on its serial executor."""
+        put = self._serial_executors.put
         match order:
             case e.StartTask():
                 put(f"task-{order.task}", self._tasks.start, order, state.base)
@@ -101,18 +101,18 @@ class Performer:
                 if done is not None:
                     self._newest = done.id
                     put("notify", self._notify, done)
-            case e.SealSink():
-                put(f"sink-{order.sink}", self._seal, order)
+            case e.PreCommitSink():
+                put(f"sink-{order.sink}", self._pre_commit, order)
             case e.CommitTransaction():
                 put(f"sink-{order.transaction.sink}", self._commit, order)
-            case e.AbortAttempts():
-                put(f"sink-{order.sink}", self._abort_attempts, order)
-            case e.AbortStrangers():
-                put(f"sink-{order.sink}", self._abort_strangers, order)
+            case e.AbortFailedAttempts():
+                put(f"sink-{order.sink}", self._abort_failed_attempts, order)
+            case e.AbortStaleGenerations():
+                put(f"sink-{order.sink}", self._abort_stale_generations, order)
             case e.AbortUnpublished():
                 put(f"sink-{order.sink}", self._abort, order.sink, Unpublished(order.generation, order.after))
-            case e.ReadChain():
-                put("store", self._storage.read_chain, order)
+            case e.ReadCheckpointLog():
+                put("store", self._storage.read_checkpoint_log, order)
             case e.CreateRecord():
                 put("store", self._storage.create_record, order)
             case e.SetHold():
@@ -122,7 +122,7 @@ class Performer:
             case e.DeleteSavepoint():
                 put("copy", self._storage.delete_savepoint, order)
             case e.ListFiles():
-                self._lanes.put_once("garbage", self._storage.list_files, order)
+                self._serial_executors.put_once("garbage", self._storage.list_files, order)
             case e.DeleteFiles():
                 put("garbage", self._storage.delete_files, order)
             case e.Notify():
@@ -167,26 +167,26 @@ class Performer:
 
     # -- sinks ---------------------------------------------------------------------------------------------------------
 
-    def _attempts(self, sink: SinkId, generation: Generation, after: Batch, through: Batch) -> list[Attempt]:
+    def _write_ids(self, sink: SinkId, generation: Generation, after: Batch, through: Batch) -> list[WriteId]:
         task = self._graph.owner[sink]
         return [
-            Attempt(job=self._job, sink=sink, generation=generation, batch=Batch(number), run=run)
+            WriteId(job=self._job, sink=sink, generation=generation, batch=Batch(number), run=run)
             for number in range(after + 1, through + 1)
             if (run := self._tasks.run_of(generation, task, Batch(number))) is not None
         ]
 
-    def _seal(self, order: e.SealSink) -> None:
-        attempts = self._attempts(order.sink, order.generation, order.after, order.through)
+    def _pre_commit(self, order: e.PreCommitSink) -> None:
+        write_ids = self._write_ids(order.sink, order.generation, order.after, order.through)
         begun = time.monotonic()
         sink = self._sinks[order.sink]
         try:
-            handle = sink.pre_commit(order.checkpoint, order.generation, attempts)
-            self._storage.staged.keep(order.sink, order.generation, sink.staged(handle))
-        except Exception as error:  # noqa: BLE001 - a sink is the user's: whatever it raises, the seal failed
-            self._tell(SealFailed(order.generation, order.checkpoint, order.sink, _line(error)))
+            committable = sink.pre_commit(order.checkpoint, order.generation, write_ids)
+            self._storage.staged.keep(order.sink, order.generation, sink.staged(committable))
+        except Exception as error:  # noqa: BLE001 - a sink is the user's: whatever it raises, the pre-commit failed
+            self._tell(PreCommitFailed(order.generation, order.checkpoint, order.sink, _line(error)))
             return
-        self._note("seal", checkpoint=order.checkpoint, sink=order.sink, ms=(time.monotonic() - begun) * 1000)
-        self._tell(SinkSealed(order.generation, order.checkpoint, order.sink, handle))
+        self._note("pre_commit", checkpoint=order.checkpoint, sink=order.sink, ms=(time.monotonic() - begun) * 1000)
+        self._tell(SinkPreCommitted(order.generation, order.checkpoint, order.sink, committable))
 
     def _commit(self, order: e.CommitTransaction) -> None:
         transaction = order.transaction
@@ -194,16 +194,16 @@ class Performer:
         begun = time.monotonic()
         ours = transaction.generation == order.generation
         try:
-            needed = sink.staged(transaction.handle)
+            needed = sink.staged(transaction.committable)
             doubted = not ours or transaction.sink in self._failed_commits
             self._storage.staged.bring(transaction.sink, transaction.generation, needed, thorough=doubted)
             if ours:
-                sink.commit(transaction.handle)
+                sink.commit(transaction.committable)
             else:
-                sink.recover_and_commit(transaction.handle)
+                sink.recover_and_commit(transaction.committable)
             self._failed_commits.discard(transaction.sink)
             self._storage.staged.drop(transaction.sink, transaction.generation, needed)
-        except Exception as error:  # noqa: BLE001 - as in _seal
+        except Exception as error:  # noqa: BLE001 - as in _pre_commit
             self._failed_commits.add(transaction.sink)
             self._tell(
                 CommitFailed(
@@ -223,22 +223,22 @@ class Performer:
             TransactionCommitted(order.generation, transaction.sink, transaction.generation, transaction.checkpoint)
         )
 
-    def _abort_attempts(self, order: e.AbortAttempts) -> None:
+    def _abort_failed_attempts(self, order: e.AbortFailedAttempts) -> None:
         committed = self._tasks.committed_runs(order.generation, self._graph.owner[order.sink])
-        if self._abort(order.sink, DeadRuns(order.generation, order.run, committed)):
-            self._tell(AttemptsAborted(order.generation, order.sink, order.run))
+        if self._abort(order.sink, FailedAttempts(order.generation, order.run, committed)):
+            self._tell(FailedAttemptsAborted(order.generation, order.sink, order.run))
 
-    def _abort_strangers(self, order: e.AbortStrangers) -> None:
-        if self._abort(order.sink, Strangers(order.below)):
-            self._tell(StrangersAborted(order.generation, order.sink, order.below))
+    def _abort_stale_generations(self, order: e.AbortStaleGenerations) -> None:
+        if self._abort(order.sink, StaleGenerations(order.below)):
+            self._tell(StaleGenerationsAborted(order.generation, order.sink, order.below))
 
-    def _abort(self, sink: SinkId, abandoned: Abandoned) -> bool:
+    def _abort(self, sink: SinkId, scope: AbortScope) -> bool:
         """Whether it worked. If not, the order is given again."""
         try:
-            self._sinks[sink].abort(abandoned)
-            if isinstance(abandoned, Strangers):
-                self._storage.staged.clear(sink, abandoned.below)
-        except Exception as error:  # noqa: BLE001 - as in _seal
+            self._sinks[sink].abort(scope)
+            if isinstance(scope, StaleGenerations):
+                self._storage.staged.clear(sink, scope.below)
+        except Exception as error:  # noqa: BLE001 - as in _pre_commit
             self._note("warning", text=f"sink {sink} could not throw away what will never be committed: {_line(error)}")
             return False
         return True

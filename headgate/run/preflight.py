@@ -1,7 +1,8 @@
 """Before anything starts: who leads, where to begin, and whether what is there is whole.
 
 One rule: nothing in the storage changes before all of it is clear. Then a savepoint from elsewhere is brought in: a
-fence first, and then it is published as any checkpoint. It is the newest record of the chain, or was never there.
+epoch record first, and then it is published as any checkpoint. It is the newest record of the checkpoint log, or was
+never there.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ VERIFY = ("full", "size", "none")
 """How the files of the checkpoint are looked at before the job begins: by content, by size, or not at all."""
 SHOW_FIRST_S = 2.0
 SHOW_AGAIN_S = 5.0
-"""A check that takes longer is shown, and again so often."""
+"""A check that takes longer is shown, and again this often."""
 
 
 class RestoreOptions(Protocol):
@@ -68,7 +69,7 @@ def choose(store: JobStore, wishes: RestoreOptions) -> RestorePlan:
     refuse_second(store, takeover=wishes.takeover)
     found = _wanted(store, wishes.restore_from)
     brought, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
-    records = store.read_chain()
+    records = store.read_checkpoint_log()
     base = None
     if brought is None:
         base = recovery.choose(records, wanted)
@@ -102,12 +103,12 @@ def confirming(
 
 def _confirm(store: JobStore, wishes: RestoreOptions, beginning: RestorePlan, reading: Reading) -> RestorePlan:
     while (chosen := beginning.base) is not None and wishes.verify == "full" and store.local_root is not None:
-        records = store.read_chain()
+        records = store.read_checkpoint_log()
         try:
             base = _whole(store, records, chosen, wishes, reading)
         except BadStorage:
             # Whoever still leads goes on, and deletes what it no longer needs: then its newest checkpoint counts.
-            newest = recovery.choose(store.read_chain(), beginning.restore.checkpoint)
+            newest = recovery.choose(store.read_checkpoint_log(), beginning.restore.checkpoint)
             if newest is None or newest.id == chosen.id:
                 raise
             beginning = choose(store, wishes)
@@ -163,7 +164,7 @@ def settle(
     read = store.read if brought is None else brought.read
     looked_at: CheckpointId | None = None
     while True:
-        records = store.read_chain() if brought is None else savepoints.foresee(store, brought)
+        records = store.read_checkpoint_log() if brought is None else savepoints.foresee(store, brought)
         try:
             plan = recovery.plan(graph, records, restore, Generation(1))
         except NotRestorable as error:

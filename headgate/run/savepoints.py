@@ -1,12 +1,12 @@
 """Savepoints: checkpoints that stand on their own.
 
 One rule: everything a savepoint needs is in its directory, under the names that it had in the job's, and its manifest
-comes last. It comes only when all that the savepoint sealed is committed, so nothing outside is owed to it. A directory
-with a manifest can be moved, copied, and kept anywhere.
+comes last. It comes only when all that the savepoint pre-committed is committed, so nothing outside is owed to it. A
+directory with a manifest can be moved, copied, and kept anywhere.
 
-A savepoint from elsewhere is brought in by publishing it: it becomes the newest checkpoint of the chain. A fence goes
-first: whoever led before can no longer publish, so the number that the savepoint gets is nobody else's, and all that
-was decided to be committed is known.
+A savepoint from elsewhere is brought in by publishing it: it becomes the newest checkpoint of the checkpoint log. An
+epoch record goes first: whoever led before can no longer publish, so the number that the savepoint gets is nobody
+else's, and all that was decided to be committed is known.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core import chain, deleting, recovery
+from headgate.core import checkpoint_log, deleting, recovery
 from headgate.core.ids import CheckpointId, LeaderId
-from headgate.core.records import CompletedCheckpoint, Fence, Kind, Record
+from headgate.core.records import CompletedCheckpoint, EpochRecord, Kind, Record
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
 from headgate.snapshot.files import check, tables_of
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
 
 MANIFEST = "manifest.json"
-FENCES_MAX = 100
-"""So often a fence is tried behind somebody who goes on publishing."""
+EPOCH_RECORDS_MAX = 100
+"""How often an epoch record is tried behind somebody who goes on publishing."""
 
 
 def directory_of(savepoint: CheckpointId) -> str:
@@ -65,7 +65,7 @@ def _copy_within(store: JobStore, name: str, target: str) -> None:
 
 
 def finish(store: JobStore, record: CompletedCheckpoint, extra: Mapping[str, Any]) -> None:
-    """Write the manifest. All that the savepoint sealed is committed by now."""
+    """Write the manifest. All that the savepoint pre-committed is committed by now."""
     whole = dataclasses.replace(record, transactions=(), request=None, stop=False)
     store.put(f"{directory_of(record.id)}/{MANIFEST}", codec.encode(whole, extra))
     store.mark_copied(record.id)
@@ -82,7 +82,7 @@ def delete(store: JobStore, savepoint: CheckpointId, needed: frozenset[str] = fr
 
 def delete_at_rest(store: JobStore, savepoint: CheckpointId) -> None:
     """Delete a savepoint of a job that nobody runs, by the same rules as one that runs."""
-    records = store.read_chain()
+    records = store.read_checkpoint_log()
     completed = tuple(record for record in records if isinstance(record, CompletedCheckpoint))
     known = any(checkpoint.id == savepoint for checkpoint in completed)
     if known or savepoint not in store.copied():  # A copy without a record is left where a process was killed.
@@ -120,18 +120,20 @@ class ImportedSavepoint:
         """A file of it, by the name that it has in the job's storage once it is there."""
         return (self.path / re.sub(r"^savepoints/[0-9]+/", "", name)).read_bytes()
 
-    def behind(self, fence: Fence, records: tuple[Record, ...]) -> tuple[CompletedCheckpoint, dict[str, Any]]:
-        """What it is as the first checkpoint after a fence, with ``records`` before it."""
-        prefix = directory_of(fence.next_id)
+    def behind(
+        self, epoch_record: EpochRecord, records: tuple[Record, ...]
+    ) -> tuple[CompletedCheckpoint, dict[str, Any]]:
+        """What it is as the first checkpoint after an epoch record, with ``records`` before it."""
+        prefix = directory_of(epoch_record.next_id)
         record = dataclasses.replace(
             self.record,
-            id=fence.next_id,
-            generation=fence.generation,
-            leader=fence.leader,
+            id=epoch_record.next_id,
+            generation=epoch_record.generation,
+            leader=epoch_record.leader,
             kind=Kind.SAVEPOINT,
             tasks=tuple(
                 dataclasses.replace(
-                    task, generation=fence.generation, files=tuple(f"{prefix}/{name}" for name in task.files)
+                    task, generation=epoch_record.generation, files=tuple(f"{prefix}/{name}" for name in task.files)
                 )
                 for task in self.record.tasks
             ),
@@ -146,26 +148,27 @@ def prepare(store: JobStore, path: Path) -> ImportedSavepoint | CheckpointId:
     """See that a savepoint is whole; or its number, if it is our own."""
     record, extra = read(path)
     own = store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve()
-    if own and any(each.id == record.id for each in store.read_chain()):
+    if own and any(each.id == record.id for each in store.read_checkpoint_log()):
         return record.id
     return ImportedSavepoint(path, record, extra)
 
 
 def foresee(store: JobStore, brought: ImportedSavepoint) -> tuple[Record, ...]:
-    """The chain as it would be with a savepoint from elsewhere. Nothing is written."""
-    records = store.read_chain()
-    fence = _next_fence(records, LeaderId("import"))
-    return (*records, fence, brought.behind(fence, records)[0])
+    """The checkpoint log as it would be with a savepoint from elsewhere. Nothing is written."""
+    records = store.read_checkpoint_log()
+    epoch_record = _next_epoch_record(records, LeaderId("import"))
+    return (*records, epoch_record, brought.behind(epoch_record, records)[0])
 
 
 def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
-    """Make a savepoint the newest checkpoint of the job: a fence, its files, its record, and its manifest last of all.
+    """Make a savepoint the newest checkpoint of the job: an epoch record, its files, its record, and its manifest last
+    of all.
 
-    If that fails, nothing of it is left but the fence.
+    If that fails, nothing of it is left but the epoch record.
     """
-    fence, records = burn(store, LeaderId(f"import-{uuid.uuid4().hex[:12]}"))
-    _clear_leftovers(store, fence, records)
-    record, extra = brought.behind(fence, records)
+    epoch_record, records = write_epoch_record(store, LeaderId(f"import-{uuid.uuid4().hex[:12]}"))
+    _clear_leftovers(store, epoch_record, records)
+    record, extra = brought.behind(epoch_record, records)
     prefix = directory_of(record.id)
     try:
         for name in extra["files"]:
@@ -174,7 +177,7 @@ def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
         _delete_all(store, prefix)
         raise
     found = store.create_record(record, extra)  # If this fails the record may be there all the same: its files stay.
-    if found is not None and not chain.is_same(found, record):
+    if found is not None and not checkpoint_log.is_same(found, record):
         _delete_all(store, prefix)
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
     store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
@@ -182,29 +185,32 @@ def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
     return record.id
 
 
-def burn(
-    store: JobStore, leader: LeaderId, change: Callable[[Fence], Fence] = lambda fence: fence
-) -> tuple[Fence, tuple[Record, ...]]:
-    """Put a fence where whoever leads would publish next, and see that it is the last record. Returns the chain."""
-    for _ in range(FENCES_MAX):
-        fence = change(_next_fence(store.read_chain(), leader))
-        if store.create_record(fence, {}) is None:
-            records = store.read_chain()
-            if chain.is_same(records[-1], fence):
-                return fence, records
+def write_epoch_record(
+    store: JobStore, leader: LeaderId, change: Callable[[EpochRecord], EpochRecord] = lambda epoch_record: epoch_record
+) -> tuple[EpochRecord, tuple[Record, ...]]:
+    """Put an epoch record where whoever leads would publish next, and see that it is the last record.
+
+    Returns the checkpoint log.
+    """
+    for _ in range(EPOCH_RECORDS_MAX):
+        epoch_record = change(_next_epoch_record(store.read_checkpoint_log(), leader))
+        if store.create_record(epoch_record, {}) is None:
+            records = store.read_checkpoint_log()
+            if checkpoint_log.is_same(records[-1], epoch_record):
+                return epoch_record, records
     raise ExternalError(f"job {store.job}: other processes go on publishing: stop them, and try again")
 
 
-def _next_fence(records: tuple[Record, ...], leader: LeaderId) -> Fence:
-    return chain.fence(records, leader, recovery.latest(records), CheckpointId(0))
+def _next_epoch_record(records: tuple[Record, ...], leader: LeaderId) -> EpochRecord:
+    return checkpoint_log.epoch_record(records, leader, recovery.latest(records), CheckpointId(0))
 
 
-def _clear_leftovers(store: JobStore, fence: Fence, records: tuple[Record, ...]) -> None:
-    """Delete what was copied for savepoints that were never brought in: behind our fence, they never will be."""
+def _clear_leftovers(store: JobStore, epoch_record: EpochRecord, records: tuple[Record, ...]) -> None:
+    """Delete what was copied for savepoints that were never brought in: behind our epoch record, they never will be."""
     known = {record.id for record in records if isinstance(record, CompletedCheckpoint)} | set(store.copied())
     begun = {entry.path.split("/")[1] for entry in store.list("savepoints")}
     for name in begun:
-        if name.isdecimal() and int(name) <= fence.id and int(name) not in known:
+        if name.isdecimal() and int(name) <= epoch_record.id and int(name) not in known:
             _delete_all(store, f"savepoints/{name}")
 
 

@@ -27,7 +27,7 @@ from headgate.store.api import Missing
 from headgate.store.jobstore import JobStore
 
 COPIES = 8
-"""So many files are carried at a time: a remote storage takes its time for each."""
+"""How many files are carried at a time: a remote storage takes its time for each."""
 DELETED_AT_ONCE = 64
 
 _COPY = re.compile(r"staged/[^/]+/g(\d+)\.[0-9a-f]{16}\..+")
@@ -60,7 +60,8 @@ class StagedFiles:
         there.update(in_parallel(copy, new, COPIES))
 
     def bring(self, sink: SinkId, generation: Generation, files: Sequence[StagedFile], *, thorough: bool) -> None:
-        """Bring back files that are gone, or not what was sealed. ``thorough``: by checksum, if there are copies.
+        """Bring back files that are gone, or not what was pre-committed. ``thorough``: by checksum, if there are
+        copies.
 
         What the storage does not have either is left to the sink, which knows whether it is committed already.
         """
@@ -103,8 +104,8 @@ class StagedFiles:
         try:
             self._copy_out(name, f"staged/{sink}/{file.path}", temporary)
             if not path.exists() or not damage(temporary, file.size, file.checksum):
-                if file.sealed_ms:
-                    os.utime(temporary, ns=(file.sealed_ms * 1_000_000,) * 2)
+                if file.pre_committed_ms:
+                    os.utime(temporary, ns=(file.pre_committed_ms * 1_000_000,) * 2)
                 temporary.replace(path)
         except Missing:
             return None

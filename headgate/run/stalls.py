@@ -22,13 +22,13 @@ from headgate.task.query import Query
 STALLED_S = 60.0
 """Nothing is called stalled before."""
 USUAL_TIMES = 5
-"""Nor before it has taken so many times as long as it lately did."""
+"""Nor before it has taken this many times as long as it lately did."""
 LOOK_S = 5.0
 ASK_S = 5.0
-"""So long Spark is given to say what it is doing."""
+"""How long Spark is given to say what it is doing."""
 LIBRARIES = ("/py4j/", "/pyspark/", "/threading.py", "/socket.py", "/queue.py", "/concurrent/", "/contextlib.py")
 WATCHED = {"store": "the storage", "sink-": "sink ", "snapshot-": "the snapshot of task "}
-"""Lanes, by how their names begin, and what is on them."""
+"""SerialExecutors, by how their names begin, and what is on them."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,18 @@ class Stalls:
         tell: Callable[[Note], None],
         silent_s: Callable[[], float],
         queries: Callable[[], dict[TaskId, Query]],
-        lanes: Callable[[], dict[str, tuple[str, float, int]]],
+        serial_executors: Callable[[], dict[str, tuple[str, float, int]]],
         clock_went_back: Callable[[TaskId, Query], None],
     ) -> None:
-        """``silent_s`` says for how long Spark's process has not answered, ``queries`` and ``lanes`` what is under way.
+        """``silent_s`` says for how long Spark's process has not answered, ``queries`` and ``serial_executors`` what is
+        under way.
 
         ``clock_went_back`` hears of a query that waits for a time that was near once, and is far away now.
         """
         self._tell = tell
         self._silent_s = silent_s
         self._queries = queries
-        self._lanes = lanes
+        self._serial_executors = serial_executors
         self._clock_went_back = clock_went_back
         self._stalled_s = STALLED_S
         self._told: dict[str, float] = {}
@@ -108,11 +109,14 @@ class Stalls:
             most_s = max(self._stalled_s, USUAL_TIMES * doing.usual_s, 3 * (query.work.trigger_ms or 0) / 1000)
             text = f"task {task}: {doing.text} for {{for_s:.0f}} s"
             yield Still(f"task {task}", text, doing.for_s, most_s, partial(place_of, query, doing.thread))
-        for lane, (what, since_s, thread) in self._lanes().items():
-            begins = next((begin for begin in WATCHED if lane.startswith(begin)), None)
+        for serial_executor, (what, since_s, thread) in self._serial_executors().items():
+            begins = next((begin for begin in WATCHED if serial_executor.startswith(begin)), None)
             if begins is not None:
-                text = f"{WATCHED[begins]}{lane.removeprefix(begins)}: {what} has been running for {{for_s:.0f}} s"
-                yield Still(lane, text, time.monotonic() - since_s, self._stalled_s, partial(python_place, thread))
+                who = f"{WATCHED[begins]}{serial_executor.removeprefix(begins)}"
+                text = f"{who}: {what} has been running for {{for_s:.0f}} s"
+                yield Still(
+                    serial_executor, text, time.monotonic() - since_s, self._stalled_s, partial(python_place, thread)
+                )
 
 
 def place_of(query: Query, thread: int | None) -> str | None:

@@ -41,10 +41,10 @@ from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
 from headgate.run import preflight
 from headgate.run.control import ControlServer
-from headgate.run.lanes import Lanes
 from headgate.run.loop import Broken, Loop, Note
 from headgate.run.perform import Performer
 from headgate.run.schema import StateSchemas
+from headgate.run.serial import SerialExecutors
 from headgate.run.stalls import Stalls
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
@@ -259,14 +259,14 @@ def _run(
     mode = MODES[job.checkpoint.access]
     staged = _make_working_directory(_working_root(job, store), mode) / "staged"
     settings = to_core(job.checkpoint, job.restart)
-    life, begun_ms = store.life(), store.begun_ms(int(time.time() * 1_000))
+    incarnation, begun_ms = store.incarnation(), store.begun_ms(int(time.time() * 1_000))
     try:
         for uid, sink in sinks.items():
             sink.open(
                 SinkContext(
                     job.name,
                     uid,
-                    life,
+                    incarnation,
                     staged / uid,
                     settings.timeout_ms,
                     mode,
@@ -308,7 +308,7 @@ class Running:
         self._advice = Advice(settings.interval_ms)
         self._loop = Loop(graph, settings, self._perform, self._watch)
         self._gates = Gates(self._warn)
-        self._lanes = Lanes(lambda error: self._loop.tell(Broken(error)))
+        self._serial_executors = SerialExecutors(lambda error: self._loop.tell(Broken(error)))
         self._alive = Alive(spark, lambda error: self._loop.tell(Broken(error)))
         snapshots = Snapshots(root, None if root == store.local_root else store.copy_in)
         storage = Storage(store, root, snapshots, self._loop.tell, self._wait_committed)
@@ -342,7 +342,7 @@ class Running:
             gates=self._gates,
             snapshots=snapshots,
             storage=storage,
-            lanes=self._lanes,
+            serial_executors=self._serial_executors,
             tell=self._loop.tell,
             answer=self._control.answer,
         )
@@ -350,8 +350,8 @@ class Running:
             tell=self._loop.tell,
             silent_s=lambda: self._alive.silent_s,
             queries=self._tasks.queries,
-            lanes=self._lanes.busy,
-            clock_went_back=lambda task, query: self._lanes.put(f"task-{task}", self._tasks.relaunch, query),
+            serial_executors=self._serial_executors.busy,
+            clock_went_back=lambda task, query: self._serial_executors.put(f"task-{task}", self._tasks.relaunch, query),
         )
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
@@ -381,7 +381,7 @@ class Running:
             self._stalls.close()
             self._control.close()
             self._tasks.interrupt_all()
-            self._lanes.close(CLOSE_S)
+            self._serial_executors.close(CLOSE_S)
             self._tasks.close()
             self._gates.close()
             if interrupted:
@@ -399,7 +399,7 @@ class Running:
         return failure
 
     def _wait_committed(self, checkpoint: CheckpointId) -> bool:
-        """Wait until all that was sealed up to a checkpoint is committed."""
+        """Wait until all that was pre-committed up to a checkpoint is committed."""
 
         def committed() -> bool:
             sinks = self._loop.state.sinks.values()
@@ -424,7 +424,7 @@ class Running:
                 self._loop.tell(Note("warning", {"text": text}))
         stored = [line for line in lines if line["event"] != "progress"]
         if stored:
-            self._lanes.put("history", self._append_history, stored)
+            self._serial_executors.put("history", self._append_history, stored)
         for line in lines:
             self._remember(line)
             self._teller.put(line)
@@ -478,9 +478,9 @@ class Running:
 
 LOCATED = re.compile(r"[^\s:]+\.py:\d+: ")
 COMMIT_WAIT_S = 2.0
-"""So long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
+"""How long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
 CLOSE_S = 20.0
-"""So long the end of a process waits for what is under way."""
+"""How long the end of a process waits for what is under way."""
 
 
 def _working_root(job: Job, store: JobStore) -> Path:

@@ -1,4 +1,4 @@
-"""Orders about the storage: read the chain, publish, hold, copy a savepoint, list, delete.
+"""Orders about the storage: read the checkpoint log, publish, hold, copy a savepoint, list, delete.
 
 One rule: what a record names is in the storage before the record is. A checkpoint's record carries the facts of every
 file it names, and the segments that were in flight.
@@ -17,9 +17,9 @@ from typing import Any
 from headgate import layout
 from headgate.channel import segments
 from headgate.channel.segments import Entry, Segments
-from headgate.core import chain, effects as e
+from headgate.core import checkpoint_log, effects as e
 from headgate.core.events import (
-    ChainRead,
+    CheckpointLogRead,
     CreateUnclear,
     Event,
     FilesDeleted,
@@ -32,7 +32,7 @@ from headgate.core.events import (
     SavepointDeleted,
 )
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, Run, TaskId
-from headgate.core.records import CompletedCheckpoint, Fence, InFlight, Record, StoredFile
+from headgate.core.records import CompletedCheckpoint, EpochRecord, InFlight, Record, StoredFile
 from headgate.errors import BadStorage, HeadgateError, UserError
 from headgate.run import savepoints
 from headgate.run.loop import Note
@@ -44,7 +44,7 @@ from headgate.store.jobstore import JobStore
 from headgate.store.manifests import NO_TASK
 
 FOLD_MIN = 16
-"""With so many records that nobody needs to read, it is written down which they are."""
+"""With this many records that nobody needs to read, it is written down which they are."""
 NEWEST = Batch(2**62)
 """The age of a file of which nobody can tell the age: newer than any cut."""
 ENTRY = re.compile(r"(channels/[^/]+/g[0-9]+)/log/([^/]+)/([0-9]+)\.json")
@@ -63,7 +63,7 @@ class Storage:
         wait_committed: Callable[[CheckpointId], bool],
     ) -> None:
         """``root`` is the job's working directory: inside the storage, or elsewhere. ``wait_committed`` waits until all
-        that was sealed up to a checkpoint is committed, and says whether it is.
+        that was pre-committed up to a checkpoint is committed, and says whether it is.
         """
         self._wait_committed = wait_committed
         self._store = store
@@ -74,7 +74,8 @@ class Storage:
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
         self._copied: set[str] = set()
         self._stored: set[str] = set()
-        """What the last listing showed in a storage that is not a folder here. Both belong to the lane ``garbage``."""
+        """What the last listing showed in a storage that is not a folder here. Both belong to the serial executor
+        ``garbage``."""
 
     @property
     def fetch(self) -> Callable[[str, Path], None] | None:
@@ -95,9 +96,9 @@ class Storage:
             for batch, run, files in listed
         ]
 
-    # -- the chain -----------------------------------------------------------------------------------------------------
+    # -- the checkpoint log ----------------------------------------------------------------------------------------
 
-    def read_chain(self, order: e.ReadChain) -> None:
+    def read_checkpoint_log(self, order: e.ReadCheckpointLog) -> None:
         """Read all records. One that cannot be read is never passed over: nothing begins.
 
         A storage that is away is asked again, since the order is given again.
@@ -113,7 +114,7 @@ class Storage:
         except (HeadgateError, OSError) as error:
             if _is_final(error):
                 raise
-            self._warn(f"the chain could not be read: {error}")
+            self._warn(f"the checkpoint log could not be read: {error}")
             return
         for savepoint in self._store.carried_off():
             if savepoint in extras:
@@ -124,20 +125,20 @@ class Storage:
         self._fold(order.leader, tuple(records))
         self._extras = extras
         self._snapshots.know(tables_of(extras.values()))
-        self._tell(ChainRead(order.leader, tuple(records), held, copied))
+        self._tell(CheckpointLogRead(order.leader, tuple(records), held, copied))
 
     def _fold(self, leader: LeaderId, records: tuple[Record, ...]) -> None:
-        """Once our own fence is the last record, let nobody read again what it has made superfluous."""
+        """Once our own epoch record is the last record, let nobody read again what it has made superfluous."""
         tail = records[-1] if records else None
-        if not isinstance(tail, Fence) or tail.leader != leader:
+        if not isinstance(tail, EpochRecord) or tail.leader != leader:
             return
-        needed = chain.needed(records)
+        needed = checkpoint_log.needed(records)
         if len(records) - len(needed) > FOLD_MIN:
             with contextlib.suppress(HeadgateError, OSError):  # Then the next start takes longer.
                 self._store.fold(tail, needed)
 
     def create_record(self, order: e.CreateRecord) -> None:
-        """Publish, fence or void. What will not be there at the next try either ends the process.
+        """Publish, an epoch record or an aborted entry. What will not be there at the next try either ends the process.
 
         A storage that is full, away or read-only is tried again, for as long as it takes.
         """
@@ -202,8 +203,9 @@ class Storage:
     def set_hold(self, order: e.SetHold) -> None:
         """Remember a hold. If that fails it is ordered again.
 
-        Whoever leads next reads the holds after its fence. So one that is there before any such fence is heeded; and
-        if somebody else's record is the newest by then, it is taken back, and this process hears that it leads no more.
+        Whoever leads next reads the holds after its epoch record. So one that is there before any such epoch record is
+        heeded; and if somebody else's record is the newest by then, it is taken back, and this process hears that it
+        leads no more.
         """
         try:
             new = order.held and order.checkpoint not in self._store.held()
@@ -223,7 +225,10 @@ class Storage:
         self._tell(HoldSet(order.leader, order.checkpoint, order.held))
 
     def copy_savepoint(self, order: e.CopySavepoint) -> None:
-        """Make a savepoint self-contained. If it fails, or what it sealed is not committed, it is ordered again."""
+        """Make a savepoint self-contained.
+
+        If it fails, or what it pre-committed is not committed, it is ordered again.
+        """
         try:
             if order.checkpoint not in self._store.copied():
                 record, extra = self._store.read_record(order.checkpoint)
@@ -244,7 +249,7 @@ class Storage:
         What another checkpoint names of a savepoint that was brought in stays: a finished task is as it was there.
         """
         try:
-            if self._store.read_chain()[-1].leader != order.leader:
+            if self._store.read_checkpoint_log()[-1].leader != order.leader:
                 return
             others = [extra for number, extra in self._extras.items() if number != order.checkpoint]
             savepoints.delete(self._store, order.checkpoint, frozenset(tables_of(others)))

@@ -31,7 +31,7 @@ from headgate.job.plan import Plan, PlannedTask
 from headgate.run import fit
 from headgate.run.loop import Note
 from headgate.run.storage import Storage
-from headgate.sink.api import Attempt, TwoPhaseSink
+from headgate.sink.api import TwoPhaseSink, WriteId
 from headgate.snapshot import rebuild
 from headgate.snapshot.take import Snapshots, task_directory
 from headgate.source.api import Source
@@ -43,7 +43,7 @@ from headgate.task.logs import silence
 from headgate.task.query import Query, QuerySpec, Stopped
 
 LOOK_FOR_ROOM_S = 1.0
-"""A batch for which a sink has no room looks so often, and whenever the sink has committed something."""
+"""A batch for which a sink has no room looks this often, and whenever the sink has committed something."""
 
 
 class Tasks:
@@ -199,7 +199,8 @@ class Tasks:
     def settled(self, generation: Generation, sink: SinkId, through: Batch) -> None:
         """A sink has committed the batches through ``through``: nobody asks for them on its behalf again.
 
-        Not a moment before: what is sealed and not committed yet looks like what a dead run left, but for its run.
+        Not a moment before: what is pre-committed and not committed yet looks like what a dead run left, but for its
+        run.
         """
         task = self._graph.owner[sink]
         with self._lock:
@@ -211,7 +212,10 @@ class Tasks:
             query.tell_news()
 
     def _forget(self, generation: Generation, task: TaskId, through: Batch) -> None:
-        """Keep what is remembered of batches from growing. Hook and lanes get whole maps: none is changed in place."""
+        """Keep what is remembered of batches from growing.
+
+        Hook and serial executors get whole maps: none is changed in place.
+        """
         with self._lock:
             runs = self._runs.get((generation, task), {})
             self._runs[generation, task] = {batch: run for batch, run in runs.items() if batch > through}
@@ -396,7 +400,9 @@ class Tasks:
             branch = task.branches[0]
             self._invoke(order, SinkId(branch.sink.uid), frame, batch)
             return
-        directory = segments.attempt(self._root / segments.directory_of(order.task, order.generation), batch, order.run)
+        directory = segments.write_id(
+            self._root / segments.directory_of(order.task, order.generation), batch, order.run
+        )
         frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         # Where executors are apart, one that is given up for dead may still move its file: only the job's commit may.
         algorithm = "2" if str(self._spark.sparkContext.master).startswith("local[") else "1"
@@ -409,15 +415,15 @@ class Tasks:
             self._invoke(order, SinkId(branch.sink.uid), evaluate(branch.operators, {}, {end: rows}), batch)
 
     def _invoke(self, order: e.StartTask, sink: SinkId, frame: DataFrame, batch: Batch) -> None:
-        attempt = Attempt(job=self._job, sink=sink, generation=order.generation, batch=batch, run=order.run)
-        while not self._sinks[sink].has_room(attempt):
+        write_id = WriteId(job=self._job, sink=sink, generation=order.generation, batch=batch, run=order.run)
+        while not self._sinks[sink].has_room(write_id):
             self._tell(SinkFull(order.generation, sink))
             query = self._of(order)
             if query is None:
                 raise Stopped
             query.wait_for_news(LOOK_FOR_ROOM_S)
-        self._sinks[sink].begin_transaction(attempt)
-        self._sinks[sink].invoke(attempt, frame)
+        self._sinks[sink].begin_transaction(write_id)
+        self._sinks[sink].invoke(write_id, frame)
 
     def _committed(self, order: e.StartTask, batch: Batch) -> None:
         """Enter a committed batch into the logs of its readers. A segment that only sinks read has done its work."""

@@ -14,13 +14,13 @@ Line = dict[str, Any]
 OnEvent = Callable[[Line], None]
 
 WAITING_MAX = 1_000
-"""So many lines wait at most."""
+"""How many lines wait at most."""
 PROGRESS = ("progress", "checking")
 """Of these only the last counts."""
 OFTEN = ("checkpoint-triggered", "checkpoint-completed", "checkpoint-committed", "task-started")
 """What goes first, if something must."""
 CLOSE_S = 5.0
-"""A watcher who has taken nothing for so long is waited for no longer when the job is over."""
+"""A watcher who has taken nothing for this long is waited for no longer when the job is over."""
 THREAD = "headgate-events"
 
 

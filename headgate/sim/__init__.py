@@ -10,7 +10,7 @@ do, at their worst. ``checker`` judges with a model of its own and none of the c
 ``world``     the clock, the messages, and the processes that lead
 ``query``     a stand-in for one Spark streaming query
 ``disk``      what the queries have made durable
-``store``     the chain of records, with all the ways in which a write can go wrong
+``store``     the checkpoint log of records, with all the ways in which a write can go wrong
 ``sink``      a sink with transactions
 ``checker``   what must hold, whatever happens
 ``runner``    many seeds, on several cores; shrinking a failure

@@ -14,7 +14,7 @@ from headgate.sim.sink import SimSink
 from headgate.sim.table import SimTable
 
 GARBAGE_MAX = 24
-"""A file that nobody needs is gone after so many collections, each for another checkpoint."""
+"""A file that nobody needs is gone after this many collections, each for another checkpoint."""
 
 
 class Scene(Protocol):
@@ -39,7 +39,7 @@ class Shape:
     aligned: bool
     """Whether every checkpoint is to be aligned. Savepoints always are."""
     leftovers_ms: int
-    """What a dead generation left may be there for so long while a later one leads and nothing holds it up."""
+    """What a dead generation left may be there for this long while a later one leads and nothing holds it up."""
     held_up: tuple[tuple[int, int], ...]
     """What holds a leader up: until when, and how much longer the sinks may take to find leftovers because of it."""
     channels: tuple[tuple[str, str, str], ...]
@@ -56,7 +56,7 @@ class Checker:
         """Judge ``scene``, which runs a job of this ``shape``."""
         self.scene = scene
         self.shape = shape
-        self.chain: list[Any] = []
+        self.checkpoint_log: list[Any] = []
         self.permitted: dict[tuple[str, int, int], int] = {}
         """Transactions that a published checkpoint named, with that checkpoint."""
         self.owner_of_id: dict[int, int] = {}
@@ -76,20 +76,20 @@ class Checker:
         self.fenced_at = 0
         """When the last generation began."""
 
-    # -- the chain -------------------------------------------------------------------------------------------------
+    # -- the checkpoint log ----------------------------------------------------------------------------------------
 
     def created(self, record: Any) -> None:
         """A record has landed in the store."""
-        if self.chain and record.id < self.chain[-1].id and hasattr(record, "base"):
-            return  # A fence in a place that was used and deleted: it must not count, and ``starts`` sees to that.
-        for earlier in self.chain[-2:]:
+        if self.checkpoint_log and record.id < self.checkpoint_log[-1].id and hasattr(record, "base"):
+            return  # An epoch record where one was deleted: it must not count, and ``starts`` sees to that.
+        for earlier in self.checkpoint_log[-2:]:
             if earlier.id >= record.id:
                 self.scene.violation(f"record {record.id} landed after record {earlier.id}")
             if earlier.generation > record.generation:
                 self.scene.violation(
                     f"record {record.id} of generation {record.generation} landed behind one of {earlier.generation}"
                 )
-        self.chain.append(record)
+        self.checkpoint_log.append(record)
         if getattr(record, "ending", None) is not None:
             self._ended(record)
         if hasattr(record, "base"):
@@ -98,9 +98,9 @@ class Checker:
             self.completed += 1
             self._completed(record)
 
-    def _ended(self, fence: Any) -> None:
+    def _ended(self, epoch_record: Any) -> None:
         """The job has come to its end: all that was permitted is visible, or was given up by a user and is named."""
-        given_up = {(each.sink, each.generation, each.checkpoint) for each in fence.abandoned}
+        given_up = {(each.sink, each.generation, each.checkpoint) for each in epoch_record.abandoned}
         for sink, generation, checkpoint in self.permitted:
             done = (generation, checkpoint) in self.scene.sinks[sink].committed
             if not done and (sink, generation, checkpoint) not in given_up:
@@ -108,12 +108,14 @@ class Checker:
 
     def _stays_beside(self, record: Any) -> None:
         """See whether every task has committed a batch since its generation began. If not, its base must stay."""
-        fence = next(r for r in reversed(self.chain) if hasattr(r, "base") and r.generation == record.generation)
+        epoch_record = next(
+            r for r in reversed(self.checkpoint_log) if hasattr(r, "base") and r.generation == record.generation
+        )
         works = self.scene.disk.works
         begun = {s.task: works.get((record.generation, s.task)) for s in record.tasks}
         moved = [s.finished or ((work := begun[s.task]) and s.batch > min(work.images)) for s in record.tasks]
-        if fence.base is not None and not all(moved):
-            self.beside[record.id] = self.beside.get(fence.base, fence.base)
+        if epoch_record.base is not None and not all(moved):
+            self.beside[record.id] = self.beside.get(epoch_record.base, epoch_record.base)
 
     def _completed(self, record: Any) -> None:
         """A checkpoint is complete: its state must be exactly what came before its barriers."""
@@ -206,13 +208,15 @@ class Checker:
             )
 
     def starts(self, task: str, generation: int) -> None:
-        """A task is started. Its generation must have a fence."""
-        if not any(hasattr(record, "base") and record.generation == generation for record in self.chain):
-            self.scene.violation(f"{task} is started in generation {generation}, which has no fence in the store")
+        """A task is started. Its generation must have an epoch record."""
+        if not any(hasattr(record, "base") and record.generation == generation for record in self.checkpoint_log):
+            self.scene.violation(
+                f"{task} is started in generation {generation}, which has no epoch record in the store"
+            )
 
     def superseded(self, generation: int) -> bool:
         """Whether a later generation has begun."""
-        return any(record.generation > generation for record in self.chain[-1:])
+        return any(record.generation > generation for record in self.checkpoint_log[-1:])
 
     def runs_ahead(self, generation: int, task: str, batch: int) -> None:
         """A task commits a batch. It may not be further ahead of any of its readers than the user allows."""
@@ -229,7 +233,7 @@ class Checker:
         """A process wants a transaction committed that ``checkpoint`` permits. A job that has come to its end had
         committed all, and whoever begins after that owes nothing.
         """
-        for record in reversed(self.chain):
+        for record in reversed(self.checkpoint_log):
             if record.id < checkpoint:
                 break
             if getattr(record, "ending", None) is not None and record.generation < generation:
@@ -251,7 +255,7 @@ class Checker:
 
     def leftovers(self, sink: SimSink, below: int) -> None:
         """What generations before ``below`` left is looked for. Nothing of it may have been there for long."""
-        for key in sink.left_by(min([below, *(record.generation for record in self.chain[-1:])])):
+        for key in sink.left_by(min([below, *(record.generation for record in self.checkpoint_log[-1:])])):
             since = max(sink.since[key], self.fenced_at)
             age_ms = self.scene.now - since
             if age_ms > self.shape.leftovers_ms + sum(ms for until, ms in self.shape.held_up if until > since):
@@ -265,8 +269,11 @@ class Checker:
         pending_deletion: tuple[int, ...],
         files: tuple[str, ...],
     ) -> None:
-        """Records and files are about to be deleted by ``who``. A cancelled job's closing fence lets all of them go."""
-        last = self.chain[-1]
+        """Records and files are about to be deleted by ``who``.
+
+        A cancelled job's closing record lets all of them go.
+        """
+        last = self.checkpoint_log[-1]
         cancelled = hasattr(last, "ending") and last.ending is not None and last.ending.value == "cancelled"
         all_go = cancelled and last.base is None and last.leader == who
         completed = [
@@ -282,7 +289,9 @@ class Checker:
             kept.update(record.id for record in completed[-1:])
             kept.update(self.beside[record.id] for record in completed[-1:] if record.id in self.beside)
         for number in pending_deletion:
-            if number in kept or any(earlier.id == number and hasattr(earlier, "base") for earlier in self.chain):
+            if number in kept or any(
+                earlier.id == number and hasattr(earlier, "base") for earlier in self.checkpoint_log
+            ):
                 self.scene.violation(f"record {number} is deleted though it is kept")
             self.deleted[number] = None
         needed = _needed(record for record in completed if record.id in kept)
@@ -407,7 +416,7 @@ class Checker:
     def _nothing_left(self) -> None:
         """Whatever the dead left, but for what came at the very last, is gone."""
         for sink in self.scene.sinks.values():
-            self.leftovers(sink, self.chain[-1].generation if self.chain else 0)
+            self.leftovers(sink, self.checkpoint_log[-1].generation if self.checkpoint_log else 0)
 
     def _judge(self, sink: str, source: str, number: int, seen: int) -> None:
         mode = self.shape.mode

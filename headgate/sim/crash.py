@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 from headgate.core import effects as e
 from headgate.core.graph import Channel, Graph, Operator, Task
 from headgate.core.ids import ChannelId, OperatorUid, SinkId, TaskId
-from headgate.core.records import Fence, Void
+from headgate.core.records import AbortedEntry, EpochRecord
 from headgate.core.restart import FixedDelay
 from headgate.core.settings import Settings
 from headgate.sim.plan import Fault, Plan
 from headgate.sim.world import Process, World
 
 MEANING: dict[str, tuple[str, str]] = {
-    "ReadChain": ("nothing has happened", "nothing has happened"),
-    "CreateRecord (fence)": (
-        "the next leader burns the same id",
-        "the fence may stand; the next leader burns the id after it, and the generation between never ran a task",
+    "ReadCheckpointLog": ("nothing has happened", "nothing has happened"),
+    "CreateRecord (epoch record)": (
+        "the next leader writes the same id",
+        "it may stand; the next leader writes the id after it, and the generation between never ran a task",
     ),
     "CreateRecord (checkpoint)": (
-        "the checkpoint never was; what it sealed is thrown away and written again",
+        "the checkpoint never was; what it pre-committed is thrown away and written again",
         "if the record landed the checkpoint is complete and the next leader commits it; if not, it never was",
     ),
-    "CreateRecord (closing fence)": (
+    "CreateRecord (closing record)": (
         "the next leader returns to the last checkpoint, and the job comes to its end once more",
         "if it landed the job is over, and whoever takes over leaves it there; else as before",
     ),
-    "CreateRecord (void)": (
-        "the id stays without a record; the fence takes it",
-        "the id is void, or the fence takes it",
+    "CreateRecord (aborted entry)": (
+        "the id stays without a record; the epoch record takes it",
+        "the id is aborted, or the epoch record takes it",
     ),
     "StartTask": (
         "the next generation starts the task from the same checkpoint",
@@ -46,16 +46,16 @@ MEANING: dict[str, tuple[str, str]] = {
     "AnswerAck": ("the checkpoint never completes", "the checkpoint never completes"),
     "AbortSnapshot": ("the checkpoint was given up already", "the checkpoint was given up already"),
     "NotifyCompleted": ("sources learn it from the next checkpoint", "the checkpoint is complete"),
-    "SealSink": (
+    "PreCommitSink": (
         "the output stays open and is thrown away by the next generation",
-        "the output is sealed for a checkpoint that never completes: thrown away, and written again",
+        "the output is pre-committed for a checkpoint that never completes: thrown away, and written again",
     ),
     "CommitTransaction": (
         "the checkpoint is complete: the next leader commits before it starts any task",
         "committed or not, the next leader commits again; a repeat is harmless",
     ),
-    "AbortAttempts": ("left behind; the next generation throws it away", "thrown away"),
-    "AbortStrangers": ("left behind; the next generation throws it away", "thrown away"),
+    "AbortFailedAttempts": ("left behind; the next generation throws it away", "thrown away"),
+    "AbortStaleGenerations": ("left behind; the next generation throws it away", "thrown away"),
     "CopySavepoint": ("the next leader copies the savepoint", "the next leader finds the copy, or makes it"),
     "DeleteSavepoint": ("the savepoint is there", "the savepoint is gone, or its copy is left without a record"),
     "SetHold": ("the user was not told that it is held", "it is held"),
@@ -198,6 +198,6 @@ def kind(effect: e.Effect) -> str:
     if not isinstance(effect, e.CreateRecord):
         return name
     record = effect.record
-    if isinstance(record, Fence):
-        return f"{name} (fence)" if record.ending is None else f"{name} (closing fence)"
-    return f"{name} (void)" if isinstance(record, Void) else f"{name} (checkpoint)"
+    if isinstance(record, EpochRecord):
+        return f"{name} (epoch record)" if record.ending is None else f"{name} (closing record)"
+    return f"{name} (aborted entry)" if isinstance(record, AbortedEntry) else f"{name} (checkpoint)"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 Row = tuple[int, int, int, int]
 
 KEYS = 4
-"""So many keys the records of one source have, one after the other."""
+"""How many keys the records of one source have, one after the other."""
 FULL_EVERY = 4
-"""Every so many batches a task's state is written in full; between them only what changed."""
+"""Every this many batches a task's state is written in full; between them only what changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,9 +151,9 @@ def commit_trouble(world: "World", fault: Fault) -> None:
     world.sinks[fault.target].failing_commits += fault.amount
 
 
-def seal_trouble(world: "World", fault: Fault) -> None:
-    """The next seals of a sink fail."""
-    world.sinks[fault.target].failing_seals += fault.amount
+def pre_commit_trouble(world: "World", fault: Fault) -> None:
+    """The next pre-commits of a sink fail."""
+    world.sinks[fault.target].failing_pre_commits += fault.amount
 
 
 def decline(world: "World", fault: Fault) -> None:
@@ -200,7 +200,7 @@ def outlive(world: "World", fault: Fault) -> None:
     world.outliving_ms = fault.lasting_ms
 
 
-HOLDS_UP = ("weather", "store-trouble", "usurp-slowly", "freeze-leader", "commit-trouble", "seal-trouble")
+HOLDS_UP = ("weather", "store-trouble", "usurp-slowly", "freeze-leader", "commit-trouble", "pre-commit-trouble")
 """Faults that keep a leader from getting at its sinks for a while."""
 
 FAULTS: dict[str, Callable[["World", Fault], None]] = {
@@ -222,7 +222,7 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "slow-task": slow_task,
     "outlive": outlive,
     "commit-trouble": commit_trouble,
-    "seal-trouble": seal_trouble,
+    "pre-commit-trouble": pre_commit_trouble,
     "decline": decline,
     "ask-checkpoint": ask,
     "ask-savepoint": ask,

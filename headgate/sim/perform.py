@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.core import effects as e
 from headgate.core.events import (
-    AttemptsAborted,
-    ChainRead,
+    CheckpointLogRead,
     CommitFailed,
     CreateUnclear,
+    FailedAttemptsAborted,
     FilesDeleted,
     FilesListed,
     HoldSet,
     LeadershipLost,
+    PreCommitFailed,
     RecordCreated,
     RecordTaken,
     SavepointCopied,
     SavepointDeleted,
-    SealFailed,
-    SinkSealed,
+    SinkPreCommitted,
     SnapshotDeclined,
     SnapshotTaken,
-    StrangersAborted,
+    StaleGenerationsAborted,
     TaskFailed,
     TransactionCommitted,
 )
@@ -171,24 +171,26 @@ def _take_snapshot(process: "Process", order: e.TakeSnapshot) -> None:
     world.at(int(world.rng.random() * 8), process.tell, answer)
 
 
-def seal_sink(process: "Process", order: e.SealSink) -> None:
-    """Seal what the committed batches of a range wrote."""
-    process.world.message(_seal_sink, process, order)
+def pre_commit_sink(process: "Process", order: e.PreCommitSink) -> None:
+    """Pre-commit what the committed batches of a range wrote."""
+    process.world.message(_pre_commit_sink, process, order)
 
 
-def _seal_sink(process: "Process", order: e.SealSink) -> None:
+def _pre_commit_sink(process: "Process", order: e.PreCommitSink) -> None:
     world = process.world
     if not process.alive:
         return
     sink = world.sinks[order.sink]
-    if sink.failing_seals > 0:
-        sink.failing_seals -= 1
-        process.tell(SealFailed(order.generation, order.checkpoint, order.sink, "seal failed"))
+    if sink.failing_pre_commits > 0:
+        sink.failing_pre_commits -= 1
+        process.tell(PreCommitFailed(order.generation, order.checkpoint, order.sink, "pre-commit failed"))
         return
     work = world.disk.works[order.generation, str(process.graph.owner[order.sink])]
     batches = [(batch, work.images[batch].run) for batch in range(order.after + 1, order.through + 1)]
-    sink.seal(order.generation, order.checkpoint, batches)
-    process.tell(SinkSealed(order.generation, order.checkpoint, order.sink, f"{order.generation}/{order.checkpoint}"))
+    sink.pre_commit(order.generation, order.checkpoint, batches)
+    process.tell(
+        SinkPreCommitted(order.generation, order.checkpoint, order.sink, f"{order.generation}/{order.checkpoint}")
+    )
 
 
 def commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
@@ -214,29 +216,29 @@ def _commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
         process.tell(TransactionCommitted(order.generation, t.sink, t.generation, t.checkpoint))
 
 
-def abort_attempts(process: "Process", order: e.AbortAttempts) -> None:
-    """Throw away what dead runs wrote in vain."""
-    process.world.message(_abort_attempts, process, order)
+def abort_failed_attempts(process: "Process", order: e.AbortFailedAttempts) -> None:
+    """Throw away what failed attempts wrote in vain."""
+    process.world.message(_abort_failed_attempts, process, order)
 
 
-def _abort_attempts(process: "Process", order: e.AbortAttempts) -> None:
+def _abort_failed_attempts(process: "Process", order: e.AbortFailedAttempts) -> None:
     world = process.world
     work = world.disk.works[order.generation, str(process.graph.owner[order.sink])]
     committed = {batch: image.run for batch, image in work.images.items()}
-    world.sinks[order.sink].abort_attempts(order.generation, order.run, committed)
-    process.tell(AttemptsAborted(order.generation, order.sink, order.run))
+    world.sinks[order.sink].abort_failed_attempts(order.generation, order.run, committed)
+    process.tell(FailedAttemptsAborted(order.generation, order.sink, order.run))
 
 
-def abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
+def abort_stale_generations(process: "Process", order: e.AbortStaleGenerations) -> None:
     """Throw away what earlier generations left."""
-    process.world.message(_abort_strangers, process, order)
+    process.world.message(_abort_stale_generations, process, order)
 
 
-def _abort_strangers(process: "Process", order: e.AbortStrangers) -> None:
+def _abort_stale_generations(process: "Process", order: e.AbortStaleGenerations) -> None:
     world = process.world
     world.checker.leftovers(world.sinks[order.sink], order.below)
-    world.sinks[order.sink].abort_strangers(order.below)
-    process.tell(StrangersAborted(order.generation, order.sink, order.below))
+    world.sinks[order.sink].abort_stale_generations(order.below)
+    process.tell(StaleGenerationsAborted(order.generation, order.sink, order.below))
 
 
 def abort_unpublished(process: "Process", order: e.AbortUnpublished) -> None:
@@ -247,19 +249,19 @@ def abort_unpublished(process: "Process", order: e.AbortUnpublished) -> None:
 # -- the store -----------------------------------------------------------------------------------------------------
 
 
-def read_chain(process: "Process", order: e.ReadChain) -> None:
+def read_checkpoint_log(process: "Process", order: e.ReadCheckpointLog) -> None:
     """Read the records as they stand when the read arrives."""
-    process.world.message(_read_chain, process, order.leader)
+    process.world.message(_read_checkpoint_log, process, order.leader)
 
 
-def _read_chain(process: "Process", leader: LeaderId) -> None:
+def _read_checkpoint_log(process: "Process", leader: LeaderId) -> None:
     store = process.world.store
     held, copied = tuple(map(CheckpointId, store.held)), tuple(map(CheckpointId, store.copied))
-    process.tell(ChainRead(leader, store.read(str(leader)), held, copied))
+    process.tell(CheckpointLogRead(leader, store.read(str(leader)), held, copied))
 
 
 def create_record(process: "Process", order: e.CreateRecord) -> None:
-    """Publish, fence, or void."""
+    """Publish, epoch record, or aborted entry."""
     leader = order.leader
 
     def created(record: Record) -> None:
@@ -400,12 +402,12 @@ HANDLERS: dict[type, Callable[..., None]] = {
     e.AnswerAck: nothing,
     e.AbortSnapshot: nothing,
     e.NotifyCompleted: nothing,
-    e.SealSink: seal_sink,
+    e.PreCommitSink: pre_commit_sink,
     e.CommitTransaction: commit_transaction,
-    e.AbortAttempts: abort_attempts,
-    e.AbortStrangers: abort_strangers,
+    e.AbortFailedAttempts: abort_failed_attempts,
+    e.AbortStaleGenerations: abort_stale_generations,
     e.AbortUnpublished: abort_unpublished,
-    e.ReadChain: read_chain,
+    e.ReadCheckpointLog: read_checkpoint_log,
     e.CreateRecord: create_record,
     e.CopySavepoint: copy_savepoint,
     e.DeleteSavepoint: delete_savepoint,

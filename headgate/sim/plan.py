@@ -18,11 +18,11 @@ SHALLOW_MAX = 2
 """A job with more tasks than this gets a longer timeout: a barrier has a longer way to go."""
 FAULTS_MAX = 9
 TROUBLE_MS = 1_500
-"""Faults fall into the first so many ms. After that the world is calm, and the job must come to its end."""
+"""Faults fall into the first this many ms. After that the world is calm, and the job must come to its end."""
 LONG_MS = 20_000
 """An interval after which a job with little room would wait in vain."""
 CALM_MS = 60_000
-"""A job that has not ended so long after the last fault has lost its way."""
+"""A job that has not ended this long after the last fault has lost its way."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Plan:
     """How many records each source has before it ends."""
     faults: tuple[Fault, ...]
     room: int | None = None
-    """So many attempts at batches each sink holds at once before anything is committed. None: as many as there are."""
+    """How many attempts at batches each sink holds at once before anything is committed. None: as many as there are."""
 
     def with_faults(self, faults: tuple[Fault, ...]) -> "Plan":
         """The same world with other faults."""
@@ -166,7 +166,7 @@ KINDS = (
     ("slow-task", 3),
     ("outlive", 3),
     ("commit-trouble", 3),
-    ("seal-trouble", 2),
+    ("pre-commit-trouble", 2),
     ("decline", 2),
     ("ask-checkpoint", 1),
     ("ask-savepoint", 2),
@@ -187,7 +187,7 @@ def _fault(rng: Random, graph: Graph) -> Fault:
     target = ""
     if kind in ("crash-task", "fail-user", "fail-internal", "slow-task", "decline", "forget-executor"):
         target = str(rng.choice(graph.tasks).id)
-    elif kind in ("commit-trouble", "seal-trouble", "ask-abandon"):
+    elif kind in ("commit-trouble", "pre-commit-trouble", "ask-abandon"):
         target = str(rng.choice(tuple(graph.owner)))
     amount = {
         "crash-at-effect": rng.randrange(1, 60),

@@ -32,7 +32,7 @@ IDLE_BATCH_CHANCE = 0.03
 
 
 LOOK_MS = 10
-"""A batch for which a sink has no room looks so often whether it has."""
+"""A batch for which a sink has no room looks this often whether it has."""
 
 
 class Query:
@@ -89,11 +89,11 @@ class Query:
         self.waiting: Planned | None = None
         self.writing: Planned | None = None
         self.lags_ms = 0
-        """So much later an executor that was given up for lost writes the next batch once more. 0: none does."""
+        """How much later an executor that was given up for lost writes the next batch once more. 0: none does."""
         self.outlives_ms = 0
-        """So much later its executors write what they had begun to, if the query dies meanwhile. 0: they die too."""
+        """How much later its executors write what they had begun to, if the query dies meanwhile. 0: they die too."""
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- start and end ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Come up: find out what is committed, and run again what was not."""

@@ -15,7 +15,7 @@ from headgate.sim.plan import Plan, draw
 from headgate.sim.world import Verdict, World
 
 CHUNK = 20
-"""So many seeds go to a worker at a time."""
+"""How many seeds go to a worker at a time."""
 
 
 @dataclass

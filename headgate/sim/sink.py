@@ -1,9 +1,10 @@
 """A sink with transactions, as a file system, a broker or a database would offer them.
 
-One rule: readers see only what was committed. A part is what one attempt of one batch wrote; a seal gathers the parts
-of the batches that count; a commit shows them, once, however often it is asked for; what is thrown away is gone.
+One rule: readers see only what was committed. A part is what one attempt of one batch wrote; a pre-commit gathers the
+parts of the batches that count; a commit shows them, once, however often it is asked for; what is thrown away is gone.
 
-Parts and sealed rows wait in the working directory, which can be lost. Copies of the latter stand in the storage.
+Parts and pre-committed rows wait in the working directory, which can be lost. Copies of the latter stand in the
+storage.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ class SimSink:
         self.clock = clock
         self.parts: dict[tuple[int, int, int], list[Row]] = {}
         """By generation, batch and run."""
-        self.sealed: dict[tuple[int, int], list[Row]] = {}
+        self.pre_committed: dict[tuple[int, int], list[Row]] = {}
         """By generation and checkpoint."""
         self.stored: dict[tuple[int, int], list[Row]] = {}
         """The same, in the storage."""
@@ -29,51 +30,51 @@ class SimSink:
         self.reach: dict[tuple[int, int], int] = {}
         """The last batch of each of those."""
         self.room: int | None = None
-        """So many parts may be there that are not visible. None: any number."""
+        """How many parts may be there that are not visible. None: any number."""
         self.since: dict[tuple[int, ...], int] = {}
-        """When each part and each sealed transaction came."""
+        """When each part and each pre-committed transaction came."""
         self.committed: dict[tuple[int, int], None] = {}
         self.visible: list[Row] = []
         self.visible_sum = 0
         self.failing_commits = 0
-        self.failing_seals = 0
+        self.failing_pre_commits = 0
 
     def write(self, generation: int, batch: int, run: int, rows: list[Row]) -> None:
         """One attempt of one batch writes its part."""
         self.parts[generation, batch, run] = rows
         self.since[generation, batch, run] = self.clock()
 
-    def has_room(self, attempt: tuple[int, int, int]) -> bool:
+    def has_room(self, write_id: tuple[int, int, int]) -> bool:
         """Whether one more part can be written. One that an earlier run left for the same batch is written over."""
         if self.room is None:
             return True
-        same = [key for key in self.parts if key[:2] == attempt[:2]]
+        same = [key for key in self.parts if key[:2] == write_id[:2]]
         return bool(same) or len(self.parts) < self.room
 
-    def seal(self, generation: int, checkpoint: int, batches: list[tuple[int, int]]) -> None:
+    def pre_commit(self, generation: int, checkpoint: int, batches: list[tuple[int, int]]) -> None:
         """Gather the parts of these (batch, run) into one transaction. A repeat changes nothing.
 
-        A part may have been sealed before, for a checkpoint of which nobody heard: it is gathered again.
+        A part may have been pre-committed before, for a checkpoint of which nobody heard: it is gathered again.
         """
         key = (generation, checkpoint)
-        if key in self.sealed or key in self.committed:
+        if key in self.pre_committed or key in self.committed:
             return
         rows: list[Row] = []
         for batch, run in batches:
             rows += self.parts.get((generation, batch, run), ())
-        self.sealed[key] = rows
+        self.pre_committed[key] = rows
         self.stored[key] = rows
         self.gathered[key] = [(generation, batch, run) for batch, run in batches]
         self.reach[key] = batches[-1][0] if batches else -1
         self.since[key] = self.clock()
 
     def commit(self, generation: int, checkpoint: int) -> bool:
-        """Show a sealed transaction. False if there is none: it was thrown away, or never sealed."""
+        """Show a pre-committed transaction. False if there is none: it was thrown away, or never pre-committed."""
         key = (generation, checkpoint)
         if key in self.committed:
             return True
         copy = self.stored.pop(key, None)
-        rows = self.sealed.pop(key, copy)
+        rows = self.pre_committed.pop(key, copy)
         if rows is None:
             return False
         self.committed[key] = None
@@ -83,7 +84,7 @@ class SimSink:
         self.visible_sum += weigh(rows)
         return True
 
-    def abort_attempts(self, generation: int, run: int, committed: dict[int, int]) -> None:
+    def abort_failed_attempts(self, generation: int, run: int, committed: dict[int, int]) -> None:
         """Throw away the parts of runs before ``run``, but for those that committed their batch."""
         for key in list(self.parts):
             made, batch, by = key
@@ -93,26 +94,26 @@ class SimSink:
     def left_by(self, below: int) -> list[tuple[int, ...]]:
         """What generations before ``below`` have there that nobody can see."""
         parts: list[tuple[int, ...]] = [key for key in self.parts if key[0] < below]
-        return parts + [key for key in self.sealed if key[0] < below]
+        return parts + [key for key in self.pre_committed if key[0] < below]
 
-    def abort_strangers(self, below: int) -> None:
+    def abort_stale_generations(self, below: int) -> None:
         """Throw away whatever earlier generations left."""
         for part in [key for key in self.parts if key[0] < below]:
             del self.parts[part]
-        for place in (self.sealed, self.stored):
+        for place in (self.pre_committed, self.stored):
             for transaction in [key for key in place if key[0] < below]:
                 del place[transaction]
 
     def lose(self) -> None:
         """The working directory is gone."""
         self.parts.clear()
-        self.sealed.clear()
+        self.pre_committed.clear()
 
     def abort_unpublished(self, generation: int, after: int) -> None:
         """Throw away what a generation wrote after a batch."""
         for part in [key for key in self.parts if key[0] == generation and key[1] > after]:
             del self.parts[part]
-        for place in (self.sealed, self.stored):
+        for place in (self.pre_committed, self.stored):
             for transaction in [key for key in place if key[0] == generation and self.reach[key] > after]:
                 del place[transaction]
 
@@ -121,5 +122,5 @@ class SimSink:
         if (generation, checkpoint) in self.committed:
             return 0
         key = (generation, checkpoint)
-        rows = self.sealed.get(key, self.stored.get(key))
+        rows = self.pre_committed.get(key, self.stored.get(key))
         return None if rows is None else weigh(rows)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from headgate.core import chain
-from headgate.core.records import Fence, Record
+from headgate.core import checkpoint_log
+from headgate.core.records import EpochRecord, Record
 
 
 class Clock(Protocol):
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class Store:
-    """The chain, the holds and the savepoints' copies."""
+    """The checkpoint log, the holds and the savepoints' copies."""
 
     def __init__(self, clock: Clock, on_create: Callable[[Record], None]) -> None:
         """``on_create`` sees each record at the moment it lands."""
@@ -33,7 +33,7 @@ class Store:
         self.held: dict[int, None] = {}
         self.copied: dict[int, None] = {}
         self.trouble = 0
-        self.fold: tuple[Fence | None, frozenset[int]] = (None, frozenset())
+        self.fold: tuple[EpochRecord | None, frozenset[int]] = (None, frozenset())
 
     def create(
         self,
@@ -78,24 +78,25 @@ class Store:
         return self.records[max(self.records)]
 
     def read(self, leader: str) -> tuple[Record, ...]:
-        """The records that matter, in the order of ids: without those that a fence has made superfluous.
+        """The records that matter, in the order of ids: without those that an epoch record has made superfluous.
 
-        Who finds the own fence last writes down which those are. That may get lost, or come late, over somebody else's.
+        Who finds the own epoch record last writes down which those are. That may get lost, or come late, over somebody
+        else's.
         """
-        fence, needed = self.fold
-        there = fence is not None and self.records.get(fence.id) is fence
+        epoch_record, needed = self.fold
+        there = epoch_record is not None and self.records.get(epoch_record.id) is epoch_record
         records = tuple(
             self.records[number]
             for number in sorted(self.records)
-            if not there or fence is None or number >= fence.id or number in needed
+            if not there or epoch_record is None or number >= epoch_record.id or number in needed
         )
-        if records and isinstance(records[-1], Fence) and records[-1].leader == leader:
+        if records and isinstance(records[-1], EpochRecord) and records[-1].leader == leader:
             late_ms = int(self.clock.rng.random() * 400 * self.trouble)
-            self.clock.at(late_ms, self._fold, records[-1], frozenset(chain.needed(records)))
+            self.clock.at(late_ms, self._fold, records[-1], frozenset(checkpoint_log.needed(records)))
         return records
 
-    def _fold(self, fence: Fence, needed: frozenset[int]) -> None:
-        self.fold = (fence, needed)
+    def _fold(self, epoch_record: EpochRecord, needed: frozenset[int]) -> None:
+        self.fold = (epoch_record, needed)
 
 
 def _ignore(_: Record) -> None:

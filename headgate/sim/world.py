@@ -41,7 +41,7 @@ TICKS_MAX = 100
 LOOK_LATE_MS = 100
 """What a look for leftovers may take beyond the pause before it."""
 CHECK_EVERY = 24
-"""The invariants are checked after every so many steps of the core, and at the end."""
+"""The invariants are checked after every this many steps of the core, and at the end."""
 WITHOUT_DEADLINES = (BatchEntered, OutputsWritten)
 """Facts that move no deadline and end nothing. They are frequent, so nobody looks whether they did."""
 ELECTION_MS = 25
@@ -336,7 +336,7 @@ class World:
         self.declines.clear()
         self.crash_before = self.crash_after = -1
         for sink in self.sinks.values():
-            sink.failing_commits = sink.failing_seals = 0
+            sink.failing_commits = sink.failing_pre_commits = 0
         for name in list(self.slow):
             self.slow_down(name, 1)
         for process in self.processes:
@@ -346,7 +346,7 @@ class World:
         self.supervise()
 
     def slow_down(self, task: str, factor: int) -> None:
-        """A task takes so many times as long for everything."""
+        """A task takes this many times as long for everything."""
         self.slow[task] = factor
         for process in self.processes:
             if task in process.queries:

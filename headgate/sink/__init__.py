@@ -1,7 +1,7 @@
-"""The ways out of a job.
+"""The sinks of a job.
 
 One rule: readers see only what was committed. What a batch writes is kept apart by (generation, batch, run) until it
-is sealed for a checkpoint, and shown when that checkpoint is complete.
+is pre-committed for a checkpoint, and shown when that checkpoint is complete.
 
 ``api``        the two-phase interface, for Headgate's own sinks and for those of users
 ``staged``     a base: rows wait in files until their checkpoint is complete
@@ -9,36 +9,36 @@ is sealed for a checkpoint, and shown when that checkpoint is complete.
 ``idempotent`` a base: rows are written at once, over themselves when they are replayed
 ``partitions`` work on rows, where the rows are
 ``files``      files in a directory, exactly once
-``handle``     what a sink with staged files seals
-``form``       handles as text
+``committable``     what a sink with staged files pre-commits
+``form``       committables as text
 ``staging``    where its files wait
 ``placing``    how they are put in place
 ``console``    for trying out: prints each batch
 
-Not here: the tests that every sink passes (``headgate.testing``); when to seal, commit or throw away. The core decides
-that, and ``run`` calls the hooks.
+Not here: the tests that every sink passes (``headgate.testing``); when to pre-commit, commit or throw away. The core
+decides that, and ``run`` calls the hooks.
 """
 
 from headgate.sink.api import (
-    Abandoned,
-    Attempt,
-    DeadRuns,
+    AbortScope,
+    FailedAttempts,
     Guarantee,
     SinkContext,
     StagedFile,
-    Strangers,
+    StaleGenerations,
     TwoPhaseSink,
     Unpublished,
+    WriteId,
 )
 
 __all__ = [
-    "Abandoned",
-    "Attempt",
-    "DeadRuns",
+    "AbortScope",
+    "FailedAttempts",
     "Guarantee",
     "SinkContext",
     "StagedFile",
-    "Strangers",
+    "StaleGenerations",
     "TwoPhaseSink",
     "Unpublished",
+    "WriteId",
 ]

@@ -3,20 +3,20 @@
 One rule: between ``invoke`` and ``commit`` nothing that was written can be seen, and every hook may be called again
 with the same arguments, in this process or in another, as if it had been called once.
 
-In the life of one transaction the hooks come in this order::
+For one transaction the hooks come in this order::
 
     open                                          once per process, before anything runs
     has_room                                      for each batch, until it says yes
     begin_transaction, invoke                     for each batch, by each run of it
-    pre_commit                                    for a checkpoint: seals the batches since the last seal
+    pre_commit                                    for a checkpoint: pre-commits the batches since the last pre-commit
     commit                                        after the checkpoint is complete
     recover_and_commit                            the same, by a process that starts after a crash
     abort                                         what will never be committed is thrown away
     close                                         once per process, at its end, unless it is killed
 
 All hooks run in the driver. ``has_room``, ``begin_transaction`` and ``invoke`` are called in the thread of the task's
-query, the others in another thread: so a seal or a commit of earlier batches may run while a later batch is being
-written. Seals of one sink come one at a time, and so do its commits, both in the order of checkpoints.
+query, the others in another thread: so a pre-commit or a commit of earlier batches may run while a later batch is being
+written. Pre-commits of one sink come one at a time, and so do its commits, both in the order of checkpoints.
 """
 
 from abc import ABC, abstractmethod
@@ -50,9 +50,9 @@ class SinkContext:
 
     job: str
     sink: SinkId
-    life: str = ""
+    incarnation: str = ""
     """New whenever the job's storage is begun anew, and then the numbers of generations begin anew too: so a name in
-    the outside world has the life in it, and one of an earlier life never means this one."""
+    the outside world has the incarnation in it, and one of an earlier incarnation never means this one."""
     staging: Path | None = None
     """A directory for this sink alone, which the driver and all executors have.
 
@@ -67,12 +67,12 @@ class SinkContext:
     checkpoint_interval_ms: int | None = None
     """From the start of one checkpoint to the start of the next. None: only when asked for."""
 
-    def version(self, attempt: "Attempt") -> int:
+    def version(self, write_id: "WriteId") -> int:
         """The order of an attempt as one number below 2^63, for a system that keeps what has the highest version.
 
-        It is higher than that of every attempt before, also of earlier generations and of earlier lives.
+        It is higher than that of every attempt before, also of earlier generations and of earlier incarnations.
         """
-        return fencing.version(self.begun_ms, attempt.order)
+        return fencing.version(self.begun_ms, write_id.order)
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class StagedFile:
     size: int
     checksum: int | None = None
     """CRC-32. None if nobody knows it."""
-    sealed_ms: int = 0
-    """When it was sealed, by the clock of who did; 0 if nobody knows. A file that is brought back is as old."""
+    pre_committed_ms: int = 0
+    """When it was pre-committed, by the clock of who did; 0 if nobody knows. A file that is brought back is as old."""
 
 
 @dataclass(frozen=True)
-class Attempt:
+class WriteId:
     """The identity of what one run writes for one batch. A batch that is replayed is another attempt."""
 
     job: str
@@ -104,8 +104,16 @@ class Attempt:
         return self.generation, self.batch, self.run
 
 
+class AbortScope(ABC):
+    """What a sink throws away. It asks ``covers`` of all that it finds uncommitted, and needs to know no more."""
+
+    @abstractmethod
+    def covers(self, write_id: WriteId) -> bool:
+        """Whether nobody will ever commit what was written under this id."""
+
+
 @dataclass(frozen=True)
-class DeadRuns:
+class FailedAttempts(AbortScope):
     """What runs before ``run`` wrote for batches that they did not commit.
 
     ``committed`` has the run of every committed batch of this generation that the sink may not have committed yet.
@@ -115,40 +123,37 @@ class DeadRuns:
     run: Run
     committed: Mapping[Batch, Run] = field(default_factory=dict)
 
-    def covers(self, attempt: Attempt) -> bool:
-        """Whether nobody will ever seal this attempt."""
-        dead = attempt.generation == self.generation and attempt.run < self.run
-        return dead and self.committed.get(attempt.batch) != attempt.run
+    def covers(self, write_id: WriteId) -> bool:
+        """Whether nobody will ever pre-commit this attempt."""
+        dead = write_id.generation == self.generation and write_id.run < self.run
+        return dead and self.committed.get(write_id.batch) != write_id.run
 
 
 @dataclass(frozen=True)
-class Strangers:
+class StaleGenerations(AbortScope):
     """Whatever generations before ``below`` wrote. All of it that was decided to be committed is committed."""
 
     below: Generation
 
-    def covers(self, attempt: Attempt) -> bool:
+    def covers(self, write_id: WriteId) -> bool:
         """Whether this attempt belongs to a generation that is over."""
-        return attempt.generation < self.below
+        return write_id.generation < self.below
 
 
 @dataclass(frozen=True)
-class Unpublished:
+class Unpublished(AbortScope):
     """What a deposed generation wrote after batch ``after``: no checkpoint names it, and none ever will."""
 
     generation: Generation
     after: Batch
 
-    def covers(self, attempt: Attempt) -> bool:
+    def covers(self, write_id: WriteId) -> bool:
         """Whether this attempt is of that generation, and came after its last checkpoint."""
-        return attempt.generation == self.generation and attempt.batch > self.after
-
-
-Abandoned = DeadRuns | Strangers | Unpublished
+        return write_id.generation == self.generation and write_id.batch > self.after
 
 
 class TwoPhaseSink(ABC):
-    """A way out of a job, with transactions.
+    """A sink with transactions.
 
     A sink is built by a plain call without side effects, and can be pickled until it is opened: any process that has
     the job's definition can open it and commit.
@@ -172,18 +177,18 @@ class TwoPhaseSink(ABC):
         left: nothing of it may be shown, changed or thrown away here.
         """
 
-    def has_room(self, attempt: Attempt) -> bool:
+    def has_room(self, write_id: WriteId) -> bool:
         """Whether this batch can be written before anything else is committed.
 
         In the driver, just before ``begin_transaction``. While it says no the batch waits, a checkpoint is taken early
         if that would free anything, and the question is asked again after every commit and once a second: so it must
         be cheap, and must not wait. It says no only for what a commit, or somebody else, will free.
         """
-        del attempt
+        del write_id
         return True
 
     @abstractmethod
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Make ready for what one run writes for one batch.
 
         Once per attempt, in the driver, just before ``invoke``. What was left by an attempt of the same name is gone
@@ -192,7 +197,7 @@ class TwoPhaseSink(ABC):
         """
 
     @abstractmethod
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Write the batch, apart from everything else, and out of the readers' sight.
 
         Once per attempt, in the driver; the rows are written by executors. It must run exactly one Spark action, and
@@ -203,57 +208,58 @@ class TwoPhaseSink(ABC):
         """
 
     @abstractmethod
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
-        """Seal: gather what the given attempts wrote, and return a handle with which any process can commit it.
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
+        """Gather what the given attempts wrote, and return a committable, with which any process can commit it.
 
         Once per checkpoint that has something new for this sink, in the driver, in the order of checkpoints, after
         Spark has committed the batches. Each batch comes with the run that committed it; one that was left out has
-        no attempt. A part may have been sealed before, for a checkpoint of which nobody heard: it is sealed again,
-        and the earlier handle is never used. If the checkpoint is given up the handle stays good, and is committed
-        with the next checkpoint that completes. If it raises, the checkpoint is given up, and what it would have
-        sealed goes into the next seal. After a crash a handle that no completed checkpoint names is never used.
-        The handle becomes part of the checkpoint: keep it short, and free of anything that is true on one machine only.
+        no attempt. A part may have been pre-committed before, for a checkpoint of which nobody heard: it is
+        pre-committed again, and the earlier committable is never used. If the checkpoint is given up the committable
+        stays good, and is committed with the next checkpoint that completes. If it raises, the checkpoint is given up,
+        and what it would have pre-committed goes into the next pre-commit. After a crash a committable that no
+        completed checkpoint names is never used. The committable becomes part of the checkpoint: keep it short, and
+        free of anything that is true on one machine only.
         """
 
-    def staged(self, handle: str) -> Sequence[StagedFile]:
+    def staged(self, committable: str) -> Sequence[StagedFile]:
         """The files in ``SinkContext.staging`` that ``commit`` will need. None for a sink that keeps rows elsewhere.
 
         In the driver, after ``pre_commit`` and around ``commit``. Where the job's storage is not its working directory,
-        these files are copied into the storage before the checkpoint counts. If one is gone, or not what was sealed, it
-        is brought back from there before ``commit``; after it the copies are deleted.
+        these files are copied into the storage before the checkpoint counts. If one is gone, or not what was
+        pre-committed, it is brought back from there before ``commit``; after it the copies are deleted.
         """
-        del handle
+        del committable
         return ()
 
     @abstractmethod
-    def commit(self, handle: str) -> None:
-        """Show what was sealed.
+    def commit(self, committable: str) -> None:
+        """Show what was pre-committed.
 
         In the driver, after the checkpoint is complete, in the order of checkpoints; again and again until it returns.
         A repeat must be harmless at any time: after a success, after being cut off half-way, while another process
-        does the same, and after later transactions were committed. If something that was sealed is not there any more
-        it must raise, never pass over it. After a crash the next process calls ``recover_and_commit`` before it starts
-        any query.
+        does the same, and after later transactions were committed. If something that was pre-committed is not there any
+        more it must raise, never pass over it. After a crash the next process calls ``recover_and_commit`` before it
+        starts any query.
         """
 
-    def recover_and_commit(self, handle: str) -> None:
-        """As ``commit``, for what another process sealed and may or may not have committed.
+    def recover_and_commit(self, committable: str) -> None:
+        """As ``commit``, for what another process pre-committed and may or may not have committed.
 
         In the driver, at the start of a generation, after ``open`` and before any query starts, once for each
         transaction that the newest completed checkpoint names; again until it returns.
         """
-        self.commit(handle)
+        self.commit(committable)
 
     @abstractmethod
-    def abort(self, abandoned: Abandoned) -> None:
-        """Throw away every attempt that ``abandoned`` covers, and nothing else.
+    def abort(self, scope: AbortScope) -> None:
+        """Throw away every attempt that ``scope`` covers, and nothing else.
 
-        In the driver, after a run has died (``DeadRuns``) and after a generation has begun (``Strangers``), while
-        queries run; again until it returns, and from time to time after that: an executor may outlive whoever it
-        works for. So it must be cheap when nothing is there. Once more by a process that is deposed
-        (``Unpublished``), while another leads. The sink itself finds what is there. It may find nothing. What a
-        handle names that will still be committed is never covered. After a crash whatever is left goes with the next
-        generation's ``Strangers``.
+        In the driver, after a run has died (``FailedAttempts``) and after a generation has begun
+        (``StaleGenerations``), while queries run; again until it returns, and from time to time after that: an executor
+        may outlive whoever it works for. So it must be cheap when nothing is there. Once more by a process that is
+        deposed (``Unpublished``), while another leads. The sink itself finds what is there. It may find nothing. What a
+        committable names that will still be committed is never covered. After a crash whatever is left goes with the
+        next generation's ``StaleGenerations``.
         """
 
     def close(self) -> None:  # noqa: B027 - most sinks hold nothing

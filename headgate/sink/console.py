@@ -14,7 +14,7 @@ from rich.table import Table
 
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import InvalidOption
-from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
 
 ROW_IN_PARTITION = (1 << 33) - 1
 """The bits of ``monotonically_increasing_id`` that count the rows of one partition."""
@@ -31,7 +31,7 @@ class ConsoleSink(TwoPhaseSink):
     """What ``console.sink`` makes."""
 
     def __init__(self, rows: int) -> None:
-        """Print at most so many rows a batch."""
+        """Print at most this many rows a batch."""
         self._rows = rows
 
     @property
@@ -46,10 +46,10 @@ class ConsoleSink(TwoPhaseSink):
     def open(self, context: SinkContext) -> None:
         """Nothing to make ready."""
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Nothing to make ready."""
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Count all rows and fetch the first ones, in one action: the executors keep no more than they may show."""
         numbered = dataframe.select(monotonically_increasing_id().alias("number"), struct("*").alias("row"))
         shown = when(col("number").bitwiseAND(ROW_IN_PARTITION) < self._rows, struct("number", "row"))
@@ -58,17 +58,17 @@ class ConsoleSink(TwoPhaseSink):
         table = Table(*map(escape, dataframe.columns))
         for each in first:
             table.add_row(*(escape(str(value)) for value in each["row"]))
-        what = f"{attempt.sink}: generation {attempt.generation}, batch {attempt.batch}, run {attempt.run}"
+        what = f"{write_id.sink}: generation {write_id.generation}, batch {write_id.batch}, run {write_id.run}"
         rich.print(escape(f"{what}: {counted['count']} rows"))
         rich.print(table)
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """All is printed already."""
-        del checkpoint, generation, attempts
+        del checkpoint, generation, write_ids
         return ""
 
-    def commit(self, handle: str) -> None:
+    def commit(self, committable: str) -> None:
         """All is printed already."""
 
-    def abort(self, abandoned: Abandoned) -> None:
+    def abort(self, scope: AbortScope) -> None:
         """What is printed stays printed."""

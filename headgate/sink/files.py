@@ -1,7 +1,7 @@
 """Files in a directory, exactly once.
 
-One rule: Spark writes every batch into a place of its own, out of readers' sight; a seal only lists what is there, and
-a commit only renames.
+One rule: Spark writes every batch into a place of its own, out of readers' sight; a pre-commit only lists what is
+there, and a commit only renames.
 
 Each file appears at once and whole; the files of one transaction appear one after the other. On a cluster the target
 must be a file system that the driver and all executors have under the same path.
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.errors import InvalidOption
 from headgate.sink.api import Guarantee, SinkContext, StagedFile, TwoPhaseSink
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.committable import StagedCommittable
 from headgate.sink.placing import place
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
 from headgate.sink.staging import Staging
@@ -49,7 +49,7 @@ def sink(
     in ``_headgate``: readers that do not pass over names with ``_`` in front must leave that out.
     ``format``: ``parquet``, ``json`` (one object a line) or ``csv``.
     ``partition_by``: columns that become subdirectories (``day=2026-01-31``) and are left out of the files.
-    ``files_per_batch``: at most so many files a batch, in each subdirectory, for the price of a shuffle. By default,
+    ``files_per_batch``: at most this many files a batch, in each subdirectory, for the price of a shuffle. By default,
     as many as the batch has partitions with rows.
     ``options``: what Spark's writer takes for the format (``compression``, ``header``, ...).
 
@@ -132,14 +132,14 @@ class FileSink(StagedSink):
         self._context = context
         self._opened = staging
 
-    def staged(self, handle: str) -> Sequence[StagedFile]:
+    def staged(self, committable: str) -> Sequence[StagedFile]:
         """None: its files wait in the target directory itself."""
-        del handle
+        del committable
         return ()
 
-    def publish(self, sealed: SealedTransaction) -> None:
-        """Put every sealed file in place."""
-        place(sealed, self._target)
+    def publish(self, pre_committed: StagedCommittable) -> None:
+        """Put every pre-committed file in place."""
+        place(pre_committed, self._target)
 
     def _write(self, dataframe: DataFrame, part: Path) -> None:
         if self._files_per_batch is not None:

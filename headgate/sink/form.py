@@ -1,4 +1,4 @@
-"""The text form of handles: JSON with a version.
+"""The text form of committables: JSON with a version.
 
 One rule: what does not read back as what was written is refused, and never guessed at.
 """
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 
 T = TypeVar("T")
 
@@ -19,20 +19,20 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Whose:
-    """What every handle says first."""
+    """What every committable says first."""
 
     job: str
     sink: SinkId
     generation: Generation
     checkpoint: CheckpointId
 
-    def attempt(self, batch: Any, run: Any) -> Attempt:
-        """One of its attempts, from the numbers in a handle."""
-        return Attempt(self.job, self.sink, self.generation, Batch(number(batch)), Run(number(run)))
+    def write_id(self, batch: Any, run: Any) -> WriteId:
+        """One of its attempts, from the numbers in a committable."""
+        return WriteId(self.job, self.sink, self.generation, Batch(number(batch)), Run(number(run)))
 
 
 def to_text(whose: Whose, rest: Mapping[str, Any]) -> str:
-    """A handle. ``rest`` is what the sink itself has to say, as plain data."""
+    """A committable. ``rest`` is what the sink itself has to say, as plain data."""
     fields = {
         "version": VERSION,
         "job": whose.job,
@@ -44,10 +44,10 @@ def to_text(whose: Whose, rest: Mapping[str, Any]) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
-def from_text(handle: str, read: Callable[[Whose, Any], T]) -> T:
-    """What ``read`` makes of all fields of a handle. Whatever it cannot read is refused as ``BadStorage``."""
+def from_text(committable: str, read: Callable[[Whose, Any], T]) -> T:
+    """What ``read`` makes of all fields of a committable. Whatever it cannot read is refused as ``BadStorage``."""
     try:
-        fields = json.loads(handle)
+        fields = json.loads(committable)
         version = fields["version"]
         if version == VERSION:
             whose = Whose(
@@ -59,10 +59,12 @@ def from_text(handle: str, read: Callable[[Whose, Any], T]) -> T:
             return read(whose, fields)
     except (ValueError, KeyError, TypeError) as error:
         raise BadStorage(
-            f"the handle of a sealed transaction cannot be read ({error}): {handle[:80]!r}; restore the checkpoint's "
-            "record from a copy, and see that the sink is of the kind that it was"
+            f"the committable of a pre-committed transaction cannot be read ({error}): {committable[:80]!r}; restore "
+            "the checkpoint's record from a copy, and see that the sink is of the kind that it was"
         ) from error
-    raise BadStorage(f"a sealed transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it")
+    raise BadStorage(
+        f"a pre-committed transaction has format {version!r}, known is {VERSION}: use the Headgate that wrote it"
+    )
 
 
 def text(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from headgate.core.ids import CheckpointId, Generation
-from headgate.sink.api import Abandoned, Attempt, Guarantee, TwoPhaseSink
+from headgate.sink.api import AbortScope, Guarantee, TwoPhaseSink, WriteId
 from headgate.sink.partitions import Write, write_partitions
 
 
@@ -35,31 +35,31 @@ class IdempotentSink(TwoPhaseSink):
         return False
 
     @abstractmethod
-    def writer(self, attempt: Attempt) -> Write:
+    def writer(self, write_id: WriteId) -> Write:
         """What writes the rows of a partition on an executor. All rows are there for good when it returns.
 
         It raises ``FencedOff`` if the other system says that it comes too late.
         """
 
-    def _prepare(self, attempt: Attempt, dataframe: DataFrame) -> DataFrame:
+    def _prepare(self, write_id: WriteId, dataframe: DataFrame) -> DataFrame:
         """The rows as the writer gets them. It must not compute anything by itself."""
-        del attempt
+        del write_id
         return dataframe
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Nothing to make ready."""
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Have executors write the rows."""
-        write_partitions(self._prepare(attempt, dataframe), self.writer(attempt))
+        write_partitions(self._prepare(write_id, dataframe), self.writer(write_id))
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """All is written already."""
-        del checkpoint, generation, attempts
+        del checkpoint, generation, write_ids
         return ""
 
-    def commit(self, handle: str) -> None:
+    def commit(self, committable: str) -> None:
         """All is written already."""
 
-    def abort(self, abandoned: Abandoned) -> None:
+    def abort(self, scope: AbortScope) -> None:
         """What was written is written over by the batch that is replayed."""

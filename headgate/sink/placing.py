@@ -1,9 +1,9 @@
-"""The commit of a file sink: sealed files are put in place.
+"""The commit of a file sink: pre-committed files are put in place.
 
-One rule: first see that everything that was sealed is there, and is what was sealed; then note that the commit has
-begun, and only then rename.
-So whoever finds the note knows that a file which no longer waits was put in place, even if its reader has taken it
-away since; and if there is no note, that a file which neither waits nor stands in its place is lost.
+One rule: first see that everything that was pre-committed is there, and is what was pre-committed; then note that the
+commit has begun, and only then rename. So whoever finds the note knows that a file which no longer waits was put in
+place, even if its reader has taken it away since; and if there is no note, that a file which neither waits nor stands
+in its place is lost.
 
 If we die before the note, nothing has happened; after it, or between two renames, the next commit renames the rest;
 after the last rename, it only removes what is left of the parts.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import BadStorage
-from headgate.sink.handle import SealedFile, SealedTransaction
-from headgate.sink.staged import check_sealed
+from headgate.sink.committable import CommittableFile, StagedCommittable
+from headgate.sink.staged import check_pre_committed
 from headgate.sink.staging import HIDDEN, Staging, directories, discard, force
 
 
@@ -24,36 +24,36 @@ class Move:
 
     staged: Path
     final: Path
-    sealed: SealedFile
+    pre_committed: CommittableFile
 
 
-def place(sealed: SealedTransaction, target: Path) -> None:
+def place(pre_committed: StagedCommittable, target: Path) -> None:
     """Commit. Any process may do so at any time, also while another does the same."""
-    staging = Staging(target, sealed.job, sealed.sink)
+    staging = Staging(target, pre_committed.job, pre_committed.sink)
     staging.root.stat()  # without it nothing can be said about any file
     moves = [
-        Move(staging.part(attempt) / file.path, staging.final(attempt, file.path), file)
-        for attempt, part in sealed.attempts()
+        Move(staging.part(write_id) / file.path, staging.final(write_id, file.path), file)
+        for write_id, part in pre_committed.write_ids()
         for file in part.files
     ]
-    for move in _begin(staging, sealed, moves):
+    for move in _begin(staging, pre_committed, moves):
         _rename(move)
     force(directory for directory in directories([move.final for move in moves], top=target) if directory.exists())
-    for attempt, _ in sealed.attempts():
-        discard(staging.part(attempt))
+    for write_id, _ in pre_committed.write_ids():
+        discard(staging.part(write_id))
 
 
-def _begin(staging: Staging, sealed: SealedTransaction, moves: list[Move]) -> list[Move]:
+def _begin(staging: Staging, pre_committed: StagedCommittable, moves: list[Move]) -> list[Move]:
     """The files that wait to be moved, once it is noted that the commit has begun."""
-    mark = (sealed.generation, sealed.checkpoint)
+    mark = (pre_committed.generation, pre_committed.checkpoint)
     noted = staging.newest_commit()
     waiting: list[Move] = []
     gone: list[Move] = []
     for move in moves:
         (waiting if move.staged.exists() else gone).append(move)
-    check_sealed(sealed, [(move.staged, move.sealed) for move in waiting])
-    # Commits come in order. So if a later one is noted and yet something waits, the note is from an earlier life of a
-    # job whose storage was begun anew since, with lower numbers: it says nothing about this commit.
+    check_pre_committed(pre_committed, [(move.staged, move.pre_committed) for move in waiting])
+    # Commits come in order. So if a later one is noted and yet something waits, the note is from an earlier incarnation
+    # of a job whose storage was begun anew since, with lower numbers: it says nothing about this commit.
     if noted is not None and (noted == mark or (noted > mark and not waiting)):
         return waiting
     lost = [move for move in gone if not move.final.exists()]
@@ -61,10 +61,11 @@ def _begin(staging: Staging, sealed: SealedTransaction, moves: list[Move]) -> li
         staging.remember(mark)
         return waiting
     if staging.newest_commit() != noted:
-        return _begin(staging, sealed, moves)  # another process has begun this commit since we looked
+        return _begin(staging, pre_committed, moves)  # another process has begun this commit since we looked
     raise BadStorage(
-        f"sink {sealed.sink}: {len(lost)} of {len(moves)} files that checkpoint {sealed.checkpoint} sealed are neither "
-        f"staged nor committed, the first is {lost[0].staged}: put {HIDDEN} back as it was, or the sink's path"
+        f"sink {pre_committed.sink}: {len(lost)} of {len(moves)} files that checkpoint {pre_committed.checkpoint} "
+        f"pre-committed are neither staged nor committed, the first is {lost[0].staged}: put {HIDDEN} back as it was, "
+        "or the sink's path"
     )
 
 

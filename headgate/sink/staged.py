@@ -1,8 +1,8 @@
 """A sink whose rows wait in files until their checkpoint is complete.
 
 One rule: Spark writes every batch into a place of its own, out of readers' sight; each file is read once, as it is
-flushed, for its checksum; a seal only lists what is there. What the files become is for ``publish`` to say, and nothing
-is published that is not what was sealed.
+flushed, for its checksum; a pre-commit only lists what is there. What the files become is for ``publish`` to say, and
+nothing is published that is not what was pre-committed.
 """
 
 import time
@@ -19,13 +19,14 @@ from headgate.access import make_directory
 from headgate.checksums import damage, in_parallel, measure_all
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, SinkContext, StagedFile, Strangers, TwoPhaseSink
-from headgate.sink.handle import SealedFile, SealedPart, SealedTransaction
+from headgate.sink.api import AbortScope, SinkContext, StagedFile, StaleGenerations, TwoPhaseSink, WriteId
+from headgate.sink.committable import CommittableFile, CommittablePart, StagedCommittable
 from headgate.sink.staging import Staging, data_files, directories, discard, force
 
 WRITER_OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # The other algorithm lets a task that was given up for dead still put its file in place, maybe after the seal.
+    # The other algorithm lets a task that was given up for dead still put its file in place, maybe after the
+    # pre-commit.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "partitionOverwriteMode": "static",
 }
@@ -39,16 +40,17 @@ class StagedSink(TwoPhaseSink):
 
     _opened: Staging | None = None
     _context: SinkContext | None = None
-    _lanes: int = 0
-    """See ``SealedTransaction.lanes``."""
+    _parallelism: int = 0
+    """See ``StagedCommittable.parallelism``."""
     _beside: tuple[str, ...] = ()
     """Names of files in each part that has rows, which a commit needs besides."""
 
     @abstractmethod
-    def publish(self, sealed: SealedTransaction) -> None:
-        """Show what was sealed. As ``commit``: a repeat is harmless at any time, and what is gone is never passed over.
+    def publish(self, pre_committed: StagedCommittable) -> None:
+        """Show what was pre-committed. As ``commit``: a repeat is harmless at any time, and what is gone is never
+        passed over.
 
-        When it returns, what was sealed needs its files no more.
+        When it returns, what was pre-committed needs its files no more.
         """
 
     def _open(self, context: SinkContext) -> None:
@@ -68,24 +70,24 @@ class StagedSink(TwoPhaseSink):
         with external(f"sink {context.sink}: cannot make {self._opened.root}"):
             make_directory(self._opened.root, context.directory_mode)
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Remove what an attempt of the same name left, if there was one."""
-        with external(f"sink {attempt.sink}: cannot begin batch {attempt.batch}"):
+        with external(f"sink {write_id.sink}: cannot begin batch {write_id.batch}"):
             self._staging.root.stat()  # Spark would make a new one where a file system is no longer mounted
-            self._discard(attempt)
+            self._discard(write_id)
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Have Spark write the batch into its own part of the staging directory; then force it to the disk."""
-        part = self._staging.part(attempt)
+        part = self._staging.part(write_id)
         try:
             self._write(dataframe, part)
         except AnalysisException as error:
             reason = str(error).partition("\n")[0]
-            raise InvalidOption(f"sink {attempt.sink}: Spark cannot write {self.describe()}: {reason}") from error
+            raise InvalidOption(f"sink {write_id.sink}: Spark cannot write {self.describe()}: {reason}") from error
         except Exception as error:
-            tell_full(f"sink {attempt.sink}: cannot stage batch {attempt.batch}", self._staging.root, error)
+            tell_full(f"sink {write_id.sink}: cannot stage batch {write_id.batch}", self._staging.root, error)
             raise
-        with external(f"sink {attempt.sink}: cannot keep batch {attempt.batch}"):
+        with external(f"sink {write_id.sink}: cannot keep batch {write_id.batch}"):
             kept = []
             for path, size in list(data_files(part)):
                 file = part / path
@@ -93,52 +95,56 @@ class StagedSink(TwoPhaseSink):
                     file.unlink()
                 else:
                     kept.append(file)
-            self._measured[attempt] = self._measure(part, [file.relative_to(part).as_posix() for file in kept])
+            self._measured[write_id] = self._measure(part, [file.relative_to(part).as_posix() for file in kept])
             force(directories(kept, top=self._staging.root))
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """List the files of these parts, with what was measured when they were written. They stay where they are."""
         staging = self._staging
         parts = []
-        with external(f"sink {staging.sink}: cannot seal checkpoint {checkpoint}"):
-            for attempt in attempts:
-                part = staging.part(attempt)
+        with external(f"sink {staging.sink}: cannot pre-commit checkpoint {checkpoint}"):
+            for write_id in write_ids:
+                part = staging.part(write_id)
                 if not part.is_dir():
                     raise BadStorage(
-                        f"sink {staging.sink}: the output of batch {attempt.batch} is gone from {part}: "
+                        f"sink {staging.sink}: the output of batch {write_id.batch} is gone from {part}: "
                         "put it back, or restart the job from its last checkpoint"
                     )
-                parts.append(SealedPart(attempt.batch, attempt.run, *self._listed(attempt, part)))
+                parts.append(CommittablePart(write_id.batch, write_id.run, *self._listed(write_id, part)))
         now_ms = time.time_ns() // 1_000_000
-        sealed = SealedTransaction(staging.job, staging.sink, generation, checkpoint, tuple(parts), self._lanes, now_ms)
-        return sealed.to_handle()
+        pre_committed = StagedCommittable(
+            staging.job, staging.sink, generation, checkpoint, tuple(parts), self._parallelism, now_ms
+        )
+        return pre_committed.to_text()
 
-    def staged(self, handle: str) -> Sequence[StagedFile]:
+    def staged(self, committable: str) -> Sequence[StagedFile]:
         """All files of all parts."""
-        sealed = SealedTransaction.from_handle(handle)
+        pre_committed = StagedCommittable.from_text(committable)
         return [
-            StagedFile(self._staging.name(attempt, file.path), file.size, file.checksum, sealed.sealed_ms)
-            for attempt, part in sealed.attempts()
+            StagedFile(
+                self._staging.name(write_id, file.path), file.size, file.checksum, pre_committed.pre_committed_ms
+            )
+            for write_id, part in pre_committed.write_ids()
             for file in (*part.files, *part.beside)
         ]
 
-    def commit(self, handle: str) -> None:
+    def commit(self, committable: str) -> None:
         """Publish, then remove the files."""
-        sealed = SealedTransaction.from_handle(handle)
-        with external(f"sink {sealed.sink}: cannot commit checkpoint {sealed.checkpoint}"):
-            self.publish(sealed)
-            for attempt, _ in sealed.attempts():
-                self._discard(attempt)
+        pre_committed = StagedCommittable.from_text(committable)
+        with external(f"sink {pre_committed.sink}: cannot commit checkpoint {pre_committed.checkpoint}"):
+            self.publish(pre_committed)
+            for write_id, _ in pre_committed.write_ids():
+                self._discard(write_id)
 
-    def abort(self, abandoned: Abandoned) -> None:
+    def abort(self, scope: AbortScope) -> None:
         """Remove the parts that are covered."""
         staging = self._staging
         with external(f"sink {staging.sink}: cannot throw away what is abandoned"):
-            for attempt in staging.attempts():
-                if abandoned.covers(attempt):
-                    self._discard(attempt)
-            if isinstance(abandoned, Strangers):
-                staging.tidy(abandoned.below)
+            for write_id in staging.write_ids():
+                if scope.covers(write_id):
+                    self._discard(write_id)
+            if isinstance(scope, StaleGenerations):
+                staging.tidy(scope.below)
 
     def _write(self, dataframe: DataFrame, part: Path) -> None:
         writer = self._prepare(dataframe).write.mode("overwrite").option("compression", "lz4_raw")
@@ -149,36 +155,36 @@ class StagedSink(TwoPhaseSink):
         del file
         return size == 0
 
-    def _sealed_files(self, sealed: SealedTransaction) -> list[tuple[Path, SealedFile]]:
+    def _pre_committed_files(self, pre_committed: StagedCommittable) -> list[tuple[Path, CommittableFile]]:
         """The files with rows, in the order of batches, and where each waits if it does."""
         return [
-            (self._staging.part(attempt) / file.path, file)
-            for attempt, part in sealed.attempts()
+            (self._staging.part(write_id) / file.path, file)
+            for write_id, part in pre_committed.write_ids()
             for file in part.files
         ]
 
-    def _verify(self, sealed: SealedTransaction) -> None:
-        """See that what waits is what was sealed. ``BadStorage`` if it is not.
+    def _verify(self, pre_committed: StagedCommittable) -> None:
+        """See that what waits is what was pre-committed. ``BadStorage`` if it is not.
 
         A file that is not there is passed over: whether that matters, the other side knows.
         """
         beside = [
-            (self._staging.part(attempt) / file.path, file)
-            for attempt, part in sealed.attempts()
+            (self._staging.part(write_id) / file.path, file)
+            for write_id, part in pre_committed.write_ids()
             for file in part.beside
         ]
-        check_sealed(sealed, [*self._sealed_files(sealed), *beside])
+        check_pre_committed(pre_committed, [*self._pre_committed_files(pre_committed), *beside])
 
-    def _listed(self, attempt: Attempt, part: Path) -> "_Measured":
+    def _listed(self, write_id: WriteId, part: Path) -> "_Measured":
         """What was measured of a part, once it is seen to be there still."""
         listed = sorted(data_files(part))
-        measured = self._measured.get(attempt)
+        measured = self._measured.get(write_id)
         if measured is None:  # nobody has written it in this process
             return self._measure(part, [path for path, _ in listed])
         if listed != [(file.path, file.size) for file in measured[0]]:
             raise BadStorage(
-                f"sink {attempt.sink}: the output of batch {attempt.batch} in {part} has changed since it was written: "
-                "restart the job from its last checkpoint"
+                f"sink {write_id.sink}: the output of batch {write_id.batch} in {part} has changed since it was "
+                "written: restart the job from its last checkpoint"
             )
         return measured
 
@@ -186,15 +192,15 @@ class StagedSink(TwoPhaseSink):
         """Flush files to the disk, and learn their checksums."""
         names = [*sorted(paths), *(self._beside if paths else ())]
         facts = measure_all([part / name for name in names], flush=True)
-        files = tuple(SealedFile(name, each.size, each.checksum) for name, each in zip(names, facts, strict=True))
+        files = tuple(CommittableFile(name, each.size, each.checksum) for name, each in zip(names, facts, strict=True))
         return files[: len(paths)], files[len(paths) :]
 
-    def _discard(self, attempt: Attempt) -> None:
-        discard(self._staging.part(attempt))
-        self._measured.pop(attempt, None)
+    def _discard(self, write_id: WriteId) -> None:
+        discard(self._staging.part(write_id))
+        self._measured.pop(write_id, None)
 
     @property
-    def _measured(self) -> "dict[Attempt, _Measured]":
+    def _measured(self) -> "dict[WriteId, _Measured]":
         """What this process has written, and neither committed nor thrown away."""
         return self.__dict__.setdefault("_facts", {})  # type: ignore[no-any-return]
 
@@ -204,9 +210,9 @@ class StagedSink(TwoPhaseSink):
         return self._opened
 
     @property
-    def _life(self) -> str:
+    def _incarnation(self) -> str:
         assert self._context is not None, "open comes first"
-        return self._context.life
+        return self._context.incarnation
 
     @property
     def _directory_mode(self) -> int:
@@ -218,20 +224,21 @@ class StagedSink(TwoPhaseSink):
         return {**self.__dict__, "_opened": None, "_context": None, "_facts": {}}
 
 
-_Measured = tuple[tuple[SealedFile, ...], tuple[SealedFile, ...]]
+_Measured = tuple[tuple[CommittableFile, ...], tuple[CommittableFile, ...]]
 """The files of a part: those with rows, and those beside."""
 
 
-def check_sealed(sealed: SealedTransaction, files: Sequence[tuple[Path, SealedFile]]) -> None:
-    """Refuse files that are not what was sealed. Those that are not there are passed over."""
+def check_pre_committed(pre_committed: StagedCommittable, files: Sequence[tuple[Path, CommittableFile]]) -> None:
+    """Refuse files that are not what was pre-committed. Those that are not there are passed over."""
     for wrong in in_parallel(lambda each: damage(each[0], each[1].size, each[1].checksum), files):
         if wrong:
-            raise BadStorage(refusal(sealed.sink, sealed.checkpoint, wrong))
+            raise BadStorage(refusal(pre_committed.sink, pre_committed.checkpoint, wrong))
 
 
 def refusal(sink: str, checkpoint: int, wrong: str) -> str:
-    """What to say about a staged file that is not what was sealed."""
-    return f"sink {sink}: {wrong}, as checkpoint {checkpoint} sealed it: it is not committed; restore it from a copy"
+    """What to say about a staged file that is not what was pre-committed."""
+    why = f"as checkpoint {checkpoint} pre-committed it: it is not committed; restore it from a copy"
+    return f"sink {sink}: {wrong}, {why}"
 
 
 def tell_full(what: str, place: Path, error: BaseException) -> None:

@@ -23,7 +23,7 @@ from uuid import uuid4
 from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 
 HIDDEN = "_headgate"
 MARKER = "committed.json"
@@ -55,28 +55,28 @@ class Staging:
         """The directory."""
         return self.target / HIDDEN / self.label
 
-    def part(self, attempt: Attempt) -> Path:
+    def part(self, write_id: WriteId) -> Path:
         """Where an attempt writes."""
-        return self.root / f"g{attempt.generation}" / f"b{attempt.batch}-r{attempt.run}"
+        return self.root / f"g{write_id.generation}" / f"b{write_id.batch}-r{write_id.run}"
 
-    def name(self, attempt: Attempt, path: str) -> str:
+    def name(self, write_id: WriteId, path: str) -> str:
         """A file of a part, from the target directory on."""
-        return (self.part(attempt) / path).relative_to(self.target).as_posix()
+        return (self.part(write_id) / path).relative_to(self.target).as_posix()
 
-    def final(self, attempt: Attempt, path: str) -> Path:
+    def final(self, write_id: WriteId, path: str) -> Path:
         """Where a file of a part goes: the same place for every commit, and for no other file ever.
 
         Spark's own name has an id in it that is new with every write. So a job that begins anew, with numbers that
-        were there before, does not write over what it wrote in its earlier life.
+        were there before, does not write over what it wrote in its earlier incarnation.
         """
         *subdirectories, name = path.split("/")
-        unique = f"part-{self.label}-g{attempt.generation}-b{attempt.batch}-{name.removeprefix('part-')}"
+        unique = f"part-{self.label}-g{write_id.generation}-b{write_id.batch}-{name.removeprefix('part-')}"
         return self.target.joinpath(*subdirectories, unique)
 
-    def attempts(self) -> list[Attempt]:
+    def write_ids(self) -> list[WriteId]:
         """All parts that are there. What is not named like a part is not ours, and is left alone."""
         return [
-            Attempt(self.job, self.sink, generation, Batch(int(match[1])), Run(int(match[2])))
+            WriteId(self.job, self.sink, generation, Batch(int(match[1])), Run(int(match[2])))
             for generation in self._generations()
             for name in _names(self.root / f"g{generation}")
             if (match := _PART.fullmatch(name))

@@ -1,7 +1,7 @@
 """Write-ahead sinks: rows are staged with the checkpoint, and applied to the other side after it is complete.
 
-One rule: the rows of a lane and the marker that says so go to the other side in one transaction of its own. So a lane
-is applied once, however often it is tried, and any outage of the other side only delays it.
+One rule: the rows of a partition and the marker that says so go to the other side in one transaction of its own. So a
+partition is applied once, however often it is tried, and any outage of the other side only delays it.
 """
 
 import re
@@ -19,7 +19,7 @@ from headgate.checksums import damage
 from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.errors import BadStorage
 from headgate.sink.api import Guarantee
-from headgate.sink.handle import SealedFile, SealedTransaction
+from headgate.sink.committable import CommittableFile, StagedCommittable
 from headgate.sink.partitions import on_executors
 from headgate.sink.staged import StagedSink, refusal
 
@@ -29,25 +29,28 @@ _PARTITION = re.compile(r"part-(\d+)-")
 
 @dataclass(frozen=True)
 class WriteAheadBatch:
-    """What one lane of a commit applies."""
+    """What one partition of a commit applies."""
 
     job: str
     sink: SinkId
-    life: str
-    lane: int
+    incarnation: str
+    partition: int
     mark: tuple[Generation, CheckpointId]
-    """Which commit it is. The marks of one lane only grow."""
+    """Which commit it is. The marks of one partition only grow."""
     files: tuple[str, ...]
     facts: tuple[tuple[int, int | None], ...] = ()
-    """Size and checksum of each file, as sealed."""
+    """Size and checksum of each file, as pre-committed."""
 
     @property
     def owner(self) -> str:
-        """Whose marker: one for each lane of each sink of each life of a job."""
-        return f"{self.job}/{self.sink}/{self.life}/{self.lane}"
+        """Whose marker: one for each partition of each sink of each incarnation of a job."""
+        return f"{self.job}/{self.sink}/{self.incarnation}/{self.partition}"
 
     def record_batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows, in the order of batches. A file that is not what was sealed is refused before its first row."""
+        """The rows, in the order of batches.
+
+        A file that is not what was pre-committed is refused before its first row.
+        """
         facts = dict(zip(self.files, self.facts, strict=False))
         for path in self.files:
             if path in facts and (wrong := damage(Path(path), *facts[path])):
@@ -57,8 +60,8 @@ class WriteAheadBatch:
                 file = parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
             except FileNotFoundError as error:
                 raise BadStorage(
-                    f"sink {self.sink}: {path} is gone, which checkpoint {self.mark[1]} sealed and nobody has applied: "
-                    "put it back from a copy"
+                    f"sink {self.sink}: {path} is gone, which checkpoint {self.mark[1]} pre-committed and nobody has "
+                    "applied: put it back from a copy"
                 ) from error
             except pa.ArrowInvalid as error:
                 raise BadStorage(f"sink {self.sink}: {path} is damaged ({error}): restore it from a copy") from error
@@ -69,12 +72,13 @@ class WriteAheadBatch:
 class WriteAheadSink(StagedSink):
     """A sink that applies rows to another system with transactions. A subclass says ``apply``, and the rest as usual.
 
-    ``lanes``: so many of them are applied side by side. Rows of one partition of a batch stay in one lane, in order.
+    ``parallelism``: how many write-ahead batches a commit applies side by side. Rows of one of Spark's partitions stay
+    in one of them, in order.
     """
 
-    def __init__(self, lanes: int = 1) -> None:
-        """So many write-ahead batches a commit."""
-        self._lanes = lanes
+    def __init__(self, parallelism: int = 1) -> None:
+        """How many write-ahead batches a commit."""
+        self._parallelism = parallelism
 
     @property
     def guarantee(self) -> Guarantee:
@@ -91,17 +95,20 @@ class WriteAheadSink(StagedSink):
         succeed.
         """
 
-    def publish(self, sealed: SealedTransaction) -> None:
-        """Have executors apply every lane that has rows."""
-        lanes: dict[int, list[tuple[Path, SealedFile]]] = {}
-        for path, file in self._sealed_files(sealed):
-            lanes.setdefault(_partition(path) % (sealed.lanes or self._lanes), []).append((path, file))
-        mark = (sealed.generation, sealed.checkpoint)
+    def publish(self, pre_committed: StagedCommittable) -> None:
+        """Have executors apply every partition that has rows."""
+        partitions: dict[int, list[tuple[Path, CommittableFile]]] = {}
+        parallelism = pre_committed.parallelism or self._parallelism
+        for path, file in self._pre_committed_files(pre_committed):
+            partitions.setdefault(_partition(path) % parallelism, []).append((path, file))
+        mark = (pre_committed.generation, pre_committed.checkpoint)
         batches = []
-        for lane, found in sorted(lanes.items()):
+        for partition, found in sorted(partitions.items()):
             files = tuple(str(path) for path, _ in found)
             facts = tuple((file.size, file.checksum) for _, file in found)
-            batches.append(WriteAheadBatch(sealed.job, sealed.sink, self._life, lane, mark, files, facts))
+            batches.append(
+                WriteAheadBatch(pre_committed.job, pre_committed.sink, self._incarnation, partition, mark, files, facts)
+            )
         on_executors(batches, partial(_apply, self))
 
 

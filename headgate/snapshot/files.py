@@ -19,7 +19,7 @@ __all__ = ["FileFacts", "GivenUp", "Reading", "Table", "check", "directories", "
 FORCE_AT_ONCE = 16
 
 CHECKERS = min(32, max(4, 2 * (os.cpu_count() or 1)))
-"""So many files are checked at once. Reading and summing up both let other threads work."""
+"""How many files are checked at once. Reading and summing up both let other threads work."""
 
 Table = Mapping[str, FileFacts]
 
@@ -70,7 +70,7 @@ class Reading:
         self._given_up = True
 
     def read(self, count: int) -> None:
-        """So many bytes more were read."""
+        """How many bytes more were read."""
         if self._given_up:
             raise GivenUp
         with self._lock:

@@ -60,9 +60,9 @@ def task_directory(task: TaskId, generation: Generation) -> str:
 
 
 LOOKED_AT_MAX = 128
-"""So many of the files that are known already are looked at again for a checkpoint."""
+"""How many of the files that are known already are looked at again for a checkpoint."""
 TAKEN_MAX = 8
-"""So many snapshots of a task are remembered, for when they are published."""
+"""How many snapshots of a task are remembered, for when they are published."""
 Mark = tuple[int, int, int]
 """What tells whether a file is still the one that was read: its inode, size and time."""
 

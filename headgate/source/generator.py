@@ -25,7 +25,7 @@ from headgate.errors import BadStorage, InvalidOption
 from headgate.source.api import Source
 
 SHARES = 10_000
-"""A skew is counted in so many parts of the whole, so that it is exact in whole numbers."""
+"""A skew is counted in this many parts of the whole, so that it is exact in whole numbers."""
 TRIGGERS_MS = (200, 250, 500, 1000)
 """With a rate, the first of these that gives a whole number of rows a batch. The last one always does."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,12 +46,12 @@ def source(
 ) -> "Generator":
     """Make rows ``n, key, seq, value, event_time``: the same ones for the same arguments, always.
 
-    ``rows``              end after so many; None: never
-    ``rows_per_second``   at most so many a second, in small batches; None: as fast as they are taken
+    ``rows``              end after this many; None: never
+    ``rows_per_second``   at most this many a second, in small batches; None: as fast as they are taken
     ``rows_per_batch``    how many a batch, if there is no rate
     ``keys``              how many different keys: ``key-000000``, ``key-000001``, ...
     ``skew``              the share of all rows that go to the first key; 0: every key gets the same
-    ``out_of_order``      events are up to so much earlier than their place in the stream says: seconds, or "500ms"
+    ``out_of_order``      events are up to this much earlier than their place in the stream says: seconds, or "500ms"
     ``start``             the event time of row 0; without a zone it is UTC
     ``event_step_ms``     event time from one row to the next; by default what the rate gives, or 1 ms
     ``partitions``        how many partitions Spark makes the rows in

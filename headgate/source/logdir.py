@@ -1,7 +1,7 @@
 """A source that reads a directory to which files are added.
 
 One rule: the rows of all files, in the order of their names, are one sequence that only ever grows at its end. An
-offset is a place in it: after so many rows of that file, which is the so-manieth that was read. Whatever would change
+offset is a place in it: after this many rows of that file, which is the so-manieth that was read. Whatever would change
 the sequence from an offset on (a file that comes late, is gone, or is another) is an error, and no row is skipped.
 Files before the one in which an offset stands are needed no more by whoever goes on from there, and may go.
 
@@ -60,7 +60,7 @@ from headgate.source.rows import (
 
 FORMAT = "headgate-files"
 IDLE_WAIT_S = 0.08
-"""So long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
+"""How long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
 KEEP, DELETE = "keep", "delete"
 PARTITION_ROWS = 20_000
 """Fewer rows than this are not worth a partition of their own."""
@@ -91,7 +91,7 @@ def source(
     ``schema``           the columns, as DDL, such as "user STRING, amount DOUBLE, at TIMESTAMP". Other columns of the
                          files are left out; a field that a JSON object does not have is null. Times in JSON and CSV
                          carry their zone (2025-01-01T00:00:00Z), or the column is a TIMESTAMP_NTZ
-    ``rows_per_batch``   at most so many rows a batch; None: all that are there
+    ``rows_per_batch``   at most this many rows a batch; None: all that are there
     ``bounded``          the source ends when all files that are there are read
     ``consumed``         what becomes of files that a completed checkpoint has gone past: "keep", "delete", or the path
                          of a directory on the same file system that they are moved to

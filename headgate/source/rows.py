@@ -41,9 +41,9 @@ CORRUPT = "_corrupt_record"
 """The column that gets such a line as it stands, if the schema has it. Spark's name for it."""
 COMPRESSED = ".gz"
 CHUNK_BYTES = 4 << 20
-"""Lines are parsed so many bytes at a time."""
+"""Lines are parsed this many bytes at a time."""
 MARK_BYTES = 256 << 10
-"""Lines are counted so many bytes at a time, and so much is looked through to find where one begins."""
+"""Lines are counted this many bytes at a time, and this much is looked through to find where one begins."""
 NEWLINE = ord("\n")
 
 Parse = Callable[[bytes], pa.Table]
@@ -276,12 +276,12 @@ def _first_unfit_line(data: bytes, parse: Parse) -> tuple[int, str]:
     return _first_unfit(len(lines), lambda count: parse(b"".join(lines[:count])))
 
 
-def _first_unfit(rows: int, attempt: Callable[[int], object]) -> tuple[int, str]:
-    """Which row, counted from 0, is the first to make ``attempt`` fail when given all of them so far; and why."""
+def _first_unfit(rows: int, write_id: Callable[[int], object]) -> tuple[int, str]:
+    """Which row, counted from 0, is the first to make ``write_id`` fail when given all of them so far; and why."""
 
     def why(count: int) -> str:
         try:
-            attempt(count)
+            write_id(count)
         except pa.ArrowException as error:
             # Arrow's own row numbers are counted within what it was given.
             return re.sub(r" in row \d+|Row #\d+: ", "", str(error).splitlines()[0])

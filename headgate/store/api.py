@@ -108,7 +108,7 @@ def check_path(path: str) -> str:
     """The path, if it can be one. One that leads out of the storage, or to an unfinished file, cannot."""
     for part in path.split("/"):
         if part in {"", ".", ".."} or "\0" in part or part.startswith(TEMPORARY):
-            raise InvalidOption(f"{path!r} is no path in a storage: {part!r} cannot be a name, choose another")
+            raise InvalidOption(f"{path!r} is not a path in a storage: {part!r} cannot be a name, choose another")
     return path
 
 

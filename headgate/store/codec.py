@@ -5,7 +5,7 @@ noticed by the checksum; a version that is not known is not guessed at. One valu
 
 ::
 
-    {"format":1,"sha256":"<of the body's bytes>","body":{"extra":{...},"record":{"type":"Fence",...}}}
+    {"format":1,"sha256":"<of the body's bytes>","body":{"extra":{...},"record":{"type":"EpochRecord",...}}}
 
 A value is written by its type: a frozen dataclass as an object, a tuple as an array, an enum as its value, an id as
 what it is made of. A field that is not there takes its default, so that records may gain fields: those are marked, and
@@ -34,7 +34,7 @@ _ENVELOPE = re.compile(rb'\{"format":([12]),"sha256":"([0-9a-f]{64})","body":(\{
 
 
 def encode(record: Record, extra: Mapping[str, object], version: int = 1) -> bytes:
-    """A record of the chain with further sections, which are plain JSON."""
+    """A record of the checkpoint log with further sections, which are plain JSON."""
     return wrap({"record": encode_value(Record, record), "extra": extra}, version)
 
 
@@ -77,9 +77,9 @@ def _sha256(version: int, body: bytes) -> bytes:
     return hashlib.sha256(body if version == 1 else b"%d%s" % (version, body)).hexdigest().encode()
 
 
-def newer_format(where: str, version: int) -> str:
+def newer_format(where: str, version: int, known: int = FORMAT) -> str:
     """What to say about a file that a later Headgate wrote."""
-    return f"{where} has the newer format {version}, and this Headgate knows format {FORMAT}: use a newer Headgate"
+    return f"{where} has the newer format {version}, and this Headgate knows format {known}: use a newer Headgate"
 
 
 # -- values by their type ------------------------------------------------------------------------------------------

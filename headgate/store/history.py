@@ -25,7 +25,7 @@ FILE_BYTES_MAX = 4 << 20
 """A file longer than this becomes the old one, and the old one before it goes."""
 OBJECTS_MAX = 1000
 PRUNE_EVERY = 50
-"""So many appends of one process between two looks at how many objects there are."""
+"""How many appends of one process between two looks at how many objects there are."""
 
 Lines = Sequence[Mapping[str, object]]
 

@@ -6,13 +6,13 @@ written there, and one that another claims is refused.
 ::
 
     <storage>/<job>/job.json                 whose folder it is
-                    chain/<id>.json          the records, each created once
-                    chain.json               which of the old records need be read
+                    checkpoint-log/<id>.json          the records, each created once
+                    checkpoint-log.json               which of the old records need be read
                     manifests/<id>.json      the files of a large checkpoint, which records refer to
                     holds/<id>               the checkpoint of that id is held
                     savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
                     savepoints/copied/<id>   that it was complete once: it is never copied again
-                    life                     a name for the time since the storage was begun anew
+                    incarnation                     a name for the time since the storage was begun anew
                     begun.json               when that was
                     control.json             how to reach the process that leads
                     forgetting               all of this is being deleted
@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from headgate.checksums import checked_fields, checked_text, in_parallel
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId
-from headgate.core.records import Fence, Record
+from headgate.core.records import EpochRecord, Record
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
 from headgate.store import codec
 from headgate.store.api import Missing, Store
@@ -40,11 +40,13 @@ from headgate.store.manifests import Manifests
 
 CLAIM = "job.json"
 CONTROL = "control.json"
-FOLD = "chain.json"
-LIFE = "life"
+FOLD = "checkpoint-log.json"
+INCARNATION = "incarnation"
 BEGUN = "begun.json"
 PROBE = "writable"
 FORGETTING = "forgetting"
+LAYOUT = 3
+"""The format of a claim, which stands for the names of all files here. Others are not guessed at."""
 READ_AT_ONCE = 16
 
 
@@ -64,8 +66,8 @@ class JobStore(Folder):
             lambda number, data: self.put(_manifest_path(number), data),
             lambda number: self.read(_manifest_path(number)),
         )
-        self._chain_read = self._met = False
-        self._life: str | None = None
+        self._checkpoint_log_read = self._met = False
+        self._incarnation: str | None = None
         """The one that this process works in, once it has asked."""
 
     @classmethod
@@ -123,24 +125,25 @@ class JobStore(Folder):
             return self._claimed()
         return False
 
-    # -- the chain -------------------------------------------------------------------------------------------------
+    # -- the checkpoint log ----------------------------------------------------------------------------------------
 
-    def read_chain(self) -> tuple[Record, ...]:
+    def read_checkpoint_log(self) -> tuple[Record, ...]:
         """All records, in the order of their ids."""
         return tuple(record for record, _ in self.read_records())
 
     def read_records(self) -> Iterator[tuple[Record, dict[str, Any]]]:
         """The records that matter with what else they carry, in the order of their ids. One that cannot be read raises.
 
-        Those that a later fence has made superfluous are not read, as far as a leader has written down which they are.
+        Those that a later epoch record has made superfluous are not read, as far as a leader has written down which
+        they are.
         """
-        numbers = self._ids("chain", r"(\d{10,})\.json")
+        numbers = self._ids("checkpoint-log", r"(\d{10,})\.json")
         yield from self._read_each(self._unfolded(numbers))
-        self._chain_read = True
+        self._checkpoint_log_read = True
 
     def newest(self) -> Record | None:
         """The record with the highest id."""
-        while numbers := self._ids("chain", r"(\d{10,})\.json"):
+        while numbers := self._ids("checkpoint-log", r"(\d{10,})\.json"):
             found = self._read_if_there(max(numbers))
             if found is not None:
                 return found[0]
@@ -158,25 +161,36 @@ class JobStore(Folder):
             return None
 
     def _unfolded(self, numbers: tuple[CheckpointId, ...]) -> tuple[CheckpointId, ...]:
-        """The records that must be read. All, unless the fence that makes others superfluous stands where it should."""
+        """The records that must be read.
+
+        All, unless the epoch record that makes others superfluous stands where it should.
+        """
         try:
             fold = codec.unwrap(self.read(FOLD), FOLD)
-            place = CheckpointId(fold["fence"])
+            place = CheckpointId(fold["epoch_record"])
             if place not in numbers:
                 return numbers
-            fence = self.read_record(place)[0]
-            same = isinstance(fence, Fence) and (fence.generation, fence.leader) == (fold["generation"], fold["leader"])
+            epoch_record = self.read_record(place)[0]
+            same = isinstance(epoch_record, EpochRecord) and (epoch_record.generation, epoch_record.leader) == (
+                fold["generation"],
+                fold["leader"],
+            )
             needed = {CheckpointId(number) for number in fold["needed"]}
         except (Missing, BadStorage, KeyError, TypeError):  # It saves time, and nothing depends on it.
             return numbers
         return tuple(number for number in numbers if number >= place or number in needed) if same else numbers
 
-    def fold(self, fence: Fence, needed: Collection[CheckpointId]) -> None:
-        """Write down that of the records before a fence only some need be read."""
+    def fold(self, epoch_record: EpochRecord, needed: Collection[CheckpointId]) -> None:
+        """Write down that of the records before an epoch record only some need be read."""
         self.put(
             FOLD,
             codec.wrap(
-                {"fence": fence.id, "generation": fence.generation, "leader": fence.leader, "needed": list(needed)}
+                {
+                    "epoch_record": epoch_record.id,
+                    "generation": epoch_record.generation,
+                    "leader": epoch_record.leader,
+                    "needed": list(needed),
+                }
             ),
         )
 
@@ -214,7 +228,7 @@ class JobStore(Folder):
         """Delete records, durably, before anything they name is deleted."""
         self.delete(*(_record_path(number) for number in numbers))
         self._manifests.forget(numbers)
-        if not self._chain_read:
+        if not self._checkpoint_log_read:
             return  # Nobody knows which manifests the others need.
         if not self._met:  # What earlier processes left. From here on, what there is is known.
             self._manifests.meet(self._ids("manifests", r"(\d{10,})\.json"))
@@ -260,27 +274,27 @@ class JobStore(Folder):
         marks = (re.fullmatch(r"savepoints/copied/(\d+)", path) for path in entries)
         return {CheckpointId(int(n[1])) for n in there if n}, {CheckpointId(int(n[1])) for n in marks if n}
 
-    def life(self) -> str:
+    def incarnation(self) -> str:
         """A name for the time since the storage was begun anew. Made by whoever asks first."""
         try:
-            self._life = self._read_life()
+            self._incarnation = self._read_incarnation()
         except Missing:
-            life = f"life_{uuid.uuid4().hex[:12]}"
-            self.create_if_absent(LIFE, f"{life} {_checksum(life)}\n".encode())
-            self._life = self._read_life()
-        return self._life
+            incarnation = f"life_{uuid.uuid4().hex[:12]}"
+            self.create_if_absent(INCARNATION, f"{incarnation} {_checksum(incarnation)}\n".encode())
+            self._incarnation = self._read_incarnation()
+        return self._incarnation
 
     def _see_that_it_is_the_same(self) -> None:
         """Write no record into a storage that was deleted, or begun anew, while this process used it."""
-        if self._life is None:
+        if self._incarnation is None:
             return
         try:
-            now = self._read_life()
+            now = self._read_incarnation()
         except Missing:
             raise BadStorage(
                 f"{self.uri} was deleted while the job ran: start the job again, and it begins anew"
             ) from None
-        if now != self._life:
+        if now != self._incarnation:
             raise BadStorage(
                 f"{self.uri} was deleted and begun anew while the job ran: this process writes nothing there any more"
             )
@@ -299,14 +313,14 @@ class JobStore(Folder):
             raise BadStorage(f"{where} does not say when the storage was begun: restore it from a copy")
         return begun
 
-    def _read_life(self) -> str:
-        """The life, if its file is whole. One of an earlier version has no checksum in it."""
-        text = self.read(LIFE).decode(errors="replace").strip()
+    def _read_incarnation(self) -> str:
+        """The incarnation, if its file is whole. One of an earlier version has no checksum in it."""
+        text = self.read(INCARNATION).decode(errors="replace").strip()
         found = re.fullmatch(r"(life_[0-9a-f]{12})( [0-9a-f]{8})?", text, re.ASCII)
         if found is None or (found[2] and found[2].strip() != _checksum(found[1])):
             raise BadStorage(
-                f"{self.uri}/{LIFE} is damaged ({text[:40]!r}): restore it from a copy; another name in it would have "
-                "what is committed taken for lost"
+                f"{self.uri}/{INCARNATION} is damaged ({text[:40]!r}): restore it from a copy; another name in it "
+                "would have what is committed taken for lost"
             )
         return found[1]
 
@@ -378,7 +392,7 @@ def jobs(store: Store) -> list[str]:
 
 
 def _record_path(number: CheckpointId) -> str:
-    return f"chain/{number:010d}.json"
+    return f"checkpoint-log/{number:010d}.json"
 
 
 def _checksum(text: str) -> str:
@@ -386,7 +400,7 @@ def _checksum(text: str) -> str:
 
 
 def _claim(job: str) -> bytes:
-    return checked_text({"format": 1, "job": job}).encode() + b"\n"
+    return checked_text({"format": LAYOUT, "job": job}).encode() + b"\n"
 
 
 def _manifest_path(number: CheckpointId) -> str:
@@ -401,8 +415,13 @@ def _owner(data: bytes, where: str) -> str:
         version, owner = None, None
     if type(version) is not int or version < 1 or not isinstance(owner, str):
         raise BadStorage(f"{where} is damaged: it does not say whose folder this is; put back a good copy of it")
-    if version > codec.FORMAT:
-        raise BadStorage(codec.newer_format(where, version))
+    if version > LAYOUT:
+        raise BadStorage(codec.newer_format(where, version, LAYOUT))
+    if version < LAYOUT:
+        raise BadStorage(
+            f"{where} has format {version} of an earlier release, whose files have other names: stop the job with that "
+            "release, and begin from its savepoint in a new storage (`headgate run --from DIRECTORY`)"
+        )
     return owner
 
 

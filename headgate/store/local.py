@@ -81,7 +81,7 @@ class LocalStore:
                             yield Entry(f"{path}{found.name}", found.stat(follow_symlinks=False).st_size)
 
     def delete(self, *paths: str) -> None:
-        """See ``Store.delete``. Each folder is flushed once, so many paths at once cost little."""
+        """See ``Store.delete``. Each folder is flushed once, this many paths at once cost little."""
         folders: dict[Path, None] = {}
         for path in paths:
             target = self._at(path)

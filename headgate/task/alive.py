@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from headgate.errors import ExternalError
 
 LOOK_S = 1.0
-"""So often it is looked whether Spark is there."""
+"""How often it is looked whether Spark is there."""
 FAILED_MAX = 3
-"""So many questions in a row that could not be asked: nobody is there. One may fail for want of a descriptor."""
+"""How many questions in a row that could not be asked: nobody is there. One may fail for want of a descriptor."""
 GO_ON = "run the job again, and it goes on from its last checkpoint"
 DIED = f"Spark's driver process has died: {GO_ON}"
 STOPPED = f"Spark was stopped, by its cluster or by something else than Headgate: {GO_ON}"

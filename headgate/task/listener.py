@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 EARLY_MAX = 64
-"""Of so many queries that nobody follows the last event is kept: they may be about to be followed."""
+"""Of this many queries that nobody follows the last event is kept: they may be about to be followed."""
 
 
 class Heard(Protocol):

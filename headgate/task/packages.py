@@ -31,7 +31,7 @@ REPOSITORY_VARIABLE = "HEADGATE_MAVEN"
 INSECURE_VARIABLE = "HEADGATE_MAVEN_INSECURE"
 CENTRAL = "https://repo1.maven.org/maven2"
 TIMEOUT_S = 20.0
-"""A repository that is silent for so long is not there."""
+"""A repository that is silent for this long is not there."""
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"

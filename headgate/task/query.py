@@ -3,8 +3,8 @@
 One rule: a batch is committed when Spark's commit log says so, whatever else was heard; and before anybody is told, its
 outputs are made visible (``on_commit``), so that whoever hears of a batch can read it.
 
-Orders come from the lane of the task, one at a time. The hook runs in Spark's own thread of the query, the listener in
-another; they share what is guarded by ``_lock``.
+Orders come from the serial executor of the task, one at a time. The hook runs in Spark's own thread of the query, the
+listener in another; they share what is guarded by ``_lock``.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ BETWEEN = "no batch has begun, and Spark has not said that there is nothing to d
 SET_BACK_S = 5.0
 """A clock that was set back by less is waited for."""
 LOOK_S = 5.0
-"""Whoever waits for the end of a query looks so often whether it is still there."""
+"""Whoever waits for the end of a query looks this often whether it is still there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Query:
         """What the run is at, if that should not take long."""
         self._stage_thread: int | None = None
         self._signed_s = time.monotonic()
-        """When it last gave a sign of life."""
+        """When it was last heard of."""
         self._usual_s = 0.0
         self._clock_s = _clock_s()
         """The wall's clock against one that only runs on, when the query was launched."""
@@ -234,11 +234,14 @@ class Query:
         elif not self._interrupted:
             self._fail(Failure(FailureClass.EXTERNAL, "its last batch did not run"))
 
-    # -- signs of life -------------------------------------------------------------------------------------------------
+    # -- when it was last heard of ---------------------------------------------------------------------------------
 
     @property
     def doing(self) -> Doing | None:
-        """What the run has been at since it last gave a sign of life. None: nothing that should come to an end."""
+        """What the run has been at since it was last heard of.
+
+        None: nothing that should come to an end.
+        """
         stage, thread, signed_s = self._stage, self._stage_thread, self._signed_s
         if stage is None or self.over or self._stopping:
             return None
@@ -257,7 +260,10 @@ class Query:
         )
 
     def relaunch(self, ready: Callable[[], None]) -> None:
-        """Start Spark's query again, between two batches, as if nothing had happened. From the lane of the task."""
+        """Start Spark's query again, between two batches, as if nothing had happened.
+
+        From the serial executor of the task.
+        """
         with self._lock:
             if not self.waits_for_the_past or self._final or self._stopping or self.over:
                 return

@@ -388,7 +388,7 @@ def _master(master: str | None, conf: Mapping[str, str]) -> str:
         raise InvalidOption(f"master={chosen!r} is Spark Connect, which Headgate cannot use: name the cluster itself")
     if not _MASTER.fullmatch(chosen):
         raise InvalidOption(
-            f"master={chosen!r} is no master of Spark: write 'local[*]', 'local-cluster[2,1,1024]' or 'spark://host:7077'"
+            f"master={chosen!r} is not a valid master of Spark: write 'local[*]', 'local-cluster[2,1,1024]' or 'spark://host:7077'"
         )
     return chosen
 

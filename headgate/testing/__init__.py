@@ -16,13 +16,13 @@ from headgate.testing.two_phase import (
     SINK,
     Row,
     TwoPhaseContract,
-    attempt,
     compare,
     context_in,
+    pre_commit,
     rows_in,
     rows_of,
-    seal,
     write,
+    write_id,
 )
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
     "IdempotentContract",
     "Row",
     "TwoPhaseContract",
-    "attempt",
     "compare",
     "context_in",
+    "pre_commit",
     "rows_in",
     "rows_of",
-    "seal",
     "write",
+    "write_id",
 ]

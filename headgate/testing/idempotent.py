@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 
 from headgate.core.ids import Generation, Run
 from headgate.errors import FencedOff
-from headgate.sink.api import DeadRuns, Guarantee, SinkContext, Strangers, TwoPhaseSink
-from headgate.testing.two_phase import Row, attempt, compare, context_in, rows_in, rows_of, seal, write
+from headgate.sink.api import FailedAttempts, Guarantee, SinkContext, StaleGenerations, TwoPhaseSink
+from headgate.testing.two_phase import Row, compare, context_in, pre_commit, rows_in, rows_of, write, write_id
 
 
 class IdempotentContract(ABC):
@@ -54,53 +54,53 @@ class IdempotentContract(ABC):
 
     def test_every_row_is_there_when_its_batch_is_written(self, spark: SparkSession, tmp_path: Path) -> None:
         sink = self._open(tmp_path)
-        write(sink, spark, attempt(0))
-        write(sink, spark, attempt(1), partitions=3)
-        sink.commit(seal(sink, 1, attempt(0), attempt(1)))
-        compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
+        write(sink, spark, write_id(0))
+        write(sink, spark, write_id(1), partitions=3)
+        sink.commit(pre_commit(sink, 1, write_id(0), write_id(1)))
+        compare(self.visible(tmp_path), rows_of(write_id(0), write_id(1)))
 
     def test_a_batch_that_is_replayed_is_written_over_itself(self, spark: SparkSession, tmp_path: Path) -> None:
         sink = self._open(tmp_path)
-        write(sink, spark, attempt(0, run=1), partitions=3)
-        write(sink, spark, attempt(0, run=2))
-        sink.abort(DeadRuns(Generation(1), Run(2)))
-        compare(self.visible(tmp_path), rows_of(attempt(0, run=2)))
+        write(sink, spark, write_id(0, run=1), partitions=3)
+        write(sink, spark, write_id(0, run=2))
+        sink.abort(FailedAttempts(Generation(1), Run(2)))
+        compare(self.visible(tmp_path), rows_of(write_id(0, run=2)))
 
     def test_another_generation_writes_over_what_was_not_committed(self, spark: SparkSession, tmp_path: Path) -> None:
         before = self._open(tmp_path)
-        write(before, spark, attempt(0))
-        handle = seal(before, 1, attempt(0))
-        write(before, spark, attempt(1))
+        write(before, spark, write_id(0))
+        committable = pre_commit(before, 1, write_id(0))
+        write(before, spark, write_id(1))
         sink = self._open(tmp_path)
-        sink.recover_and_commit(handle)
-        sink.abort(Strangers(Generation(2)))
-        again = attempt(1, generation=2)
+        sink.recover_and_commit(committable)
+        sink.abort(StaleGenerations(Generation(2)))
+        again = write_id(1, generation=2)
         write(sink, spark, again, partitions=1)
-        sink.commit(seal(sink, 9, again, generation=2))
-        compare(self.visible(tmp_path), rows_of(attempt(0), again))
+        sink.commit(pre_commit(sink, 9, again, generation=2))
+        compare(self.visible(tmp_path), rows_of(write_id(0), again))
 
     def test_a_leader_that_wakes_up_writes_over_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
         frozen = self._open_fenced(tmp_path)
-        write(frozen, spark, attempt(0))
-        frozen.begin_transaction(attempt(1))
+        write(frozen, spark, write_id(0))
+        frozen.begin_transaction(write_id(1))
         sink = self._open(tmp_path)
-        sink.abort(Strangers(Generation(2)))
-        again = [attempt(batch, generation=2) for batch in (0, 1)]
+        sink.abort(StaleGenerations(Generation(2)))
+        again = [write_id(batch, generation=2) for batch in (0, 1)]
         for each in again:
             write(sink, spark, each, partitions=1)
         with suppress(FencedOff):  # What it was in the middle of.
-            frozen.invoke(attempt(1), rows_in(spark, attempt(1)))
+            frozen.invoke(write_id(1), rows_in(spark, write_id(1)))
         with suppress(FencedOff):  # What it would do next.
-            write(frozen, spark, attempt(1, run=2))
+            write(frozen, spark, write_id(1, run=2))
         compare(self.visible(tmp_path), rows_of(*again))
 
     def test_a_run_that_was_given_up_writes_over_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
         sink = self._open_fenced(tmp_path)
-        sink.begin_transaction(attempt(0, run=1))
-        write(sink, spark, attempt(0, run=2), partitions=1)
+        sink.begin_transaction(write_id(0, run=1))
+        write(sink, spark, write_id(0, run=2), partitions=1)
         with suppress(FencedOff):
-            sink.invoke(attempt(0, run=1), rows_in(spark, attempt(0, run=1)))
-        compare(self.visible(tmp_path), rows_of(attempt(0, run=2)))
+            sink.invoke(write_id(0, run=1), rows_in(spark, write_id(0, run=1)))
+        compare(self.visible(tmp_path), rows_of(write_id(0, run=2)))
 
     def _open_fenced(self, place: Path) -> TwoPhaseSink:
         """A sink that keeps out what comes late. Nothing is tested of one that does not say so."""

@@ -6,7 +6,7 @@ terminal, so a command, a web page and a test all show the same.
 ``recorder``     steps of the core into lines of history
 ``timing``       how long each part of a checkpoint took
 ``rates``        how fast tasks go
-``history``      lines of history into what they say about a job's latest life
+``history``      lines of history into what they say about a job's latest execution
 ``job``          status and checkpoints: of a job that runs, and of one that does not
 ``text``         those views for people, with rich; the one module here that knows what a terminal is
 

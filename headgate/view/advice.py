@@ -1,4 +1,4 @@
-"""What a user would want to know before it costs him something.
+"""What a user would want to know before it costs them something.
 
 One rule: each piece of advice is given once, and says what was seen and what to do.
 """
@@ -9,7 +9,7 @@ from statistics import median
 from headgate.core.ids import TaskId
 
 SEEN_MIN = 5
-"""So many batches are looked at before anything is said of them."""
+"""How many batches are looked at before anything is said of them."""
 
 
 class Advice:
@@ -22,7 +22,7 @@ class Advice:
         self._given = False
 
     def batch(self, task: TaskId, took_ms: float) -> str | None:
-        """A batch took so long. Says so if checkpoints are wanted more often than there is anything new to them."""
+        """A batch took this long. Says so if checkpoints are wanted more often than there is anything new to them."""
         if self._interval_ms is None or self._given:
             return None
         seen = self._batches.setdefault(task, deque(maxlen=SEEN_MIN))

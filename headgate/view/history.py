@@ -4,7 +4,7 @@ One rule: lines are taken one by one, in order, and only what a view shows is re
 and a command that reads the storage fold the same lines, and so say the same. History explains and decides nothing: a
 line that says less than it should, or something unknown, is no error.
 
-A *life* of a job is what one process made of it. It begins with the first generation of a new leader.
+An *execution* of a job is what one process made of it. It begins with the first generation of a new leader.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from typing import Any
 
 Line = dict[str, Any]
 
-FIGURES = ("duration_ms", "seal_ms", "publish_ms", "restarts", "unaligned", "generation", "tasks")
+FIGURES = ("duration_ms", "pre_commit_ms", "publish_ms", "restarts", "unaligned", "generation", "tasks")
 """What a completed checkpoint's line says beyond its name."""
 LOST = "its process ended before it was complete"
 
 
 @dataclass
-class Life:
-    """A job's latest life."""
+class JobExecution:
+    """A job's latest execution."""
 
     leader: str | None = None
     generation: int | None = None
@@ -29,9 +29,9 @@ class Life:
     """When anything was last heard of the job."""
     restarts: dict[str, int] = field(default_factory=lambda: {"task": 0, "job": 0})
     last_failure: Line | None = None
-    """Of any life."""
+    """Of any execution."""
     last_checkpoint: Line | None = None
-    """The newest that completed, in any life."""
+    """The newest that completed, in any execution."""
     ended: Line | None = None
 
     def take(self, line: Line) -> None:
@@ -60,9 +60,9 @@ class Life:
                 pass
 
 
-def life(lines: Iterable[Line]) -> Life:
-    """The latest life that a history tells of."""
-    told = Life()
+def execution(lines: Iterable[Line]) -> JobExecution:
+    """The latest execution that a history tells of."""
+    told = JobExecution()
     for line in lines:
         told.take(line)
     return told
@@ -109,7 +109,7 @@ def unknown(checkpoint: int, kind: str) -> Line:
         "triggered_ms": None,
         "completed_ms": None,
         "duration_ms": None,
-        "seal_ms": None,
+        "pre_commit_ms": None,
         "publish_ms": None,
         "commit_ms": None,
         "retries": None,

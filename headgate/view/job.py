@@ -10,10 +10,10 @@ from typing import Any
 from headgate.core import recovery
 from headgate.core.graph import Channel
 from headgate.core.ids import NO_GENERATION, CheckpointId, TaskId
-from headgate.core.records import CompletedCheckpoint, Fence, Record
+from headgate.core.records import CompletedCheckpoint, EpochRecord, Record
 from headgate.core.state import JobState, Phase, TaskState
 from headgate.view import history as told
-from headgate.view.history import Life, Line
+from headgate.view.history import JobExecution, Line
 from headgate.view.rates import Rates
 
 CRASHED = "crashed"
@@ -26,22 +26,22 @@ UNKNOWN = "unknown"
 TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
 
 
-def running_status(job: str, state: JobState, now_ms: int, life: Life, rates: Rates) -> Line:
+def running_status(job: str, state: JobState, now_ms: int, execution: JobExecution, rates: Rates) -> Line:
     """The status of a job that this process runs."""
     last = state.completed[-1] if state.completed else None
     return {
         "job": job,
         "state": _state(state),
-        "text": life.ended.get("text") if life.ended else None,
+        "text": execution.ended.get("text") if execution.ended else None,
         "leader": state.leader or None,
         "generation": None if state.generation == NO_GENERATION else state.generation,
-        "started_ms": life.started_ms,
-        "uptime_ms": None if life.started_ms is None else now_ms - life.started_ms,
+        "started_ms": execution.started_ms,
+        "uptime_ms": None if execution.started_ms is None else now_ms - execution.started_ms,
         "tasks": [_running_task(state, name, task, rates, now_ms) for name, task in state.tasks.items()],
         "pending": [pending.id for pending in state.pending],
-        "last_checkpoint": None if last is None else _checkpoint(last, life, now_ms),
-        "last_failure": life.last_failure,
-        "restarts": dict(life.restarts),
+        "last_checkpoint": None if last is None else _checkpoint(last, execution, now_ms),
+        "last_failure": execution.last_failure,
+        "restarts": dict(execution.restarts),
         "stalled": [],
     }
 
@@ -53,27 +53,29 @@ def status(
 
     ``elsewhere`` if a process of another machine was the last to run it, which may well be doing so now.
     """
-    life = told.life(history)
+    execution = told.execution(history)
     tail = records[-1] if records else None
-    ending = tail.ending.value if isinstance(tail, Fence) and tail.ending is not None else None
+    ending = tail.ending.value if isinstance(tail, EpochRecord) and tail.ending is not None else None
     base = recovery.latest(tuple(records))
     last = next((one for one in records if isinstance(one, CompletedCheckpoint) and one.id == base), None)
-    interrupted = ending is None and bool(life.ended) and (life.ended or {}).get("ending") == INTERRUPTED
-    ended = life.ended if interrupted or (life.ended and life.ended.get("ending") == ending) else None
-    uptime = None if life.started_ms is None or life.last_ms is None else life.last_ms - life.started_ms
+    interrupted = ending is None and bool(execution.ended) and (execution.ended or {}).get("ending") == INTERRUPTED
+    ended = execution.ended if interrupted or (execution.ended and execution.ended.get("ending") == ending) else None
+    uptime = (
+        None if execution.started_ms is None or execution.last_ms is None else execution.last_ms - execution.started_ms
+    )
     return {
         "job": job,
         "state": ending or (INTERRUPTED if interrupted else UNKNOWN if elsewhere else CRASHED if records else "new"),
         "text": ended.get("text") if ended else None,
         "leader": tail.leader if tail else None,
         "generation": tail.generation if tail else None,
-        "started_ms": life.started_ms,
+        "started_ms": execution.started_ms,
         "uptime_ms": uptime,
         "tasks": [] if last is None else _stored_tasks(last),
         "pending": [],
-        "last_checkpoint": None if last is None else _checkpoint(last, life, now_ms),
-        "last_failure": life.last_failure,
-        "restarts": dict(life.restarts),
+        "last_checkpoint": None if last is None else _checkpoint(last, execution, now_ms),
+        "last_failure": execution.last_failure,
+        "restarts": dict(execution.restarts),
         "stalled": [],
     }
 
@@ -163,9 +165,9 @@ def _stored_tasks(last: CompletedCheckpoint) -> list[Line]:
 # -- both ----------------------------------------------------------------------------------------------------------
 
 
-def _checkpoint(record: CompletedCheckpoint, life: Life, now_ms: int) -> Line:
+def _checkpoint(record: CompletedCheckpoint, execution: JobExecution, now_ms: int) -> Line:
     """A completed checkpoint; when that was, and how long it took, if the history still knows."""
-    told_of = life.last_checkpoint or {}
+    told_of = execution.last_checkpoint or {}
     known = told_of if told_of.get("id") == record.id else {}
     at = known.get("at")
     return {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from headgate.core.ids import TaskId
 
 SAMPLES_MAX = 6
-"""So many samples of a count are kept: a rate is taken over five of the spans between them."""
+"""How many samples of a count are kept: a rate is taken over five of the spans between them."""
 
 
 @dataclass
@@ -24,11 +24,11 @@ class Rates:
         self._tasks: dict[TaskId, _Counted] = {}
 
     def read(self, task: TaskId, rows: int) -> None:
-        """A batch of a task has read so many rows."""
+        """A batch of a task has read this many rows."""
         self._of(task).rows += rows
 
     def waited(self, task: TaskId, wait_ms: float) -> None:
-        """A batch has waited so long in the hook before it was admitted."""
+        """A batch has waited this long in the hook before it was admitted."""
         self._of(task).wait_ms += wait_ms
 
     def sample(self, now_ms: int) -> None:

@@ -31,12 +31,12 @@ STOPPED_OUTSIDE = Failure(FailureClass.EXTERNAL, "its query was stopped from out
 
 
 class Recorder:
-    """Watches the steps of one process. ``lines`` are those of the job's earlier lives."""
+    """Watches the steps of one process. ``lines`` are those of the job's earlier executions."""
 
     def __init__(self, job: str, lines: Iterable[Line] = ()) -> None:
         """Nothing has been watched yet."""
         self._job = job
-        self._life = history.life(lines)
+        self._execution = history.execution(lines)
         self._timing = Timing()
         self._rates = Rates()
         self._progress_ms: int | None = None
@@ -56,7 +56,7 @@ class Recorder:
             found = list(self._stepped(now_ms, event, before, after, effects))
         lines: list[Line] = [{"at": now_ms, **_without_secrets(line)} for line in found]
         for line in lines:
-            self._life.take(line)
+            self._execution.take(line)
         if self._progress_ms is None or now_ms - self._progress_ms >= PROGRESS_MS:
             self._progress_ms = now_ms
             lines.append({"at": now_ms, "event": PROGRESS, **self.status(now_ms, after)})
@@ -65,7 +65,7 @@ class Recorder:
 
     def status(self, now_ms: int, state: JobState) -> Line:
         """The status of the job. May be asked from any thread: nothing that grows meanwhile is walked over."""
-        seen = running_status(self._job, state, now_ms, self._life, self._rates)
+        seen = running_status(self._job, state, now_ms, self._execution, self._rates)
         return {**seen, "stalled": list(self._stalls.values())}
 
     # -- what was measured -------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Recorder:
     ) -> Iterator[Line]:
         told = False
         if after.generation not in (before.generation, NO_GENERATION):
-            base = None if before.fence is None else before.fence.base
+            base = None if before.epoch_record is None else before.epoch_record.base
             yield {"event": "generation", "generation": after.generation, "base": base, "leader": after.leader}
         for line in (*_started(before, after), *self._failed(event, before, after)):
             told = told or line["event"] != "task-started"

@@ -78,7 +78,7 @@ def checkpoint(view: Line) -> RenderableType:
     facts.add_row("generation", _or_none(view["generation"]))
     facts.add_row("triggered", _when(view["triggered_ms"]))
     facts.add_row("completed", f"{_when(view['completed_ms'])}, after {duration(view['duration_ms'])}")
-    for name, label in (("seal_ms", "seal"), ("publish_ms", "publish"), ("commit_ms", "commit")):
+    for name, label in (("pre_commit_ms", "pre-commit"), ("publish_ms", "publish"), ("commit_ms", "commit")):
         facts.add_row(label, duration(view[name]))
     facts.add_row("commit retries", _or_none(view["retries"]))
     facts.add_row("restarts before", _or_none(view["restarts"]))

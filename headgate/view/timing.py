@@ -7,9 +7,9 @@ For each task: ``start_delay_ms`` from the trigger to the order to take the snap
 barrier on one of its inputs to its own cut (0 for a task without inputs); ``sync_ms`` and ``async_ms`` of the snapshot;
 ``total_bytes`` that it names, ``new_bytes`` of files not named before, ``in_flight_bytes`` on its inputs, and
 ``files``.
-For the whole: ``duration_ms`` from the trigger until the record is known to be in the store, ``seal_ms`` of the slowest
-sink, ``publish_ms`` from ready to complete, ``commit_ms`` from complete until every sink has committed, the ``retries``
-of those commits, and the ``restarts`` since the checkpoint before it.
+For the whole: ``duration_ms`` from the trigger until the record is known to be in the store, ``pre_commit_ms`` of the
+slowest sink, ``publish_ms`` from ready to complete, ``commit_ms`` from complete until every sink has committed, the
+``retries`` of those commits, and the ``restarts`` since the checkpoint before it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class _Timed:
     unaligned: bool
     cut_ms: dict[TaskId, int] = field(default_factory=dict)
     ready_ms: int | None = None
-    seal_ms: float = 0.0
+    pre_commit_ms: float = 0.0
     snapshots: dict[TaskId, Mapping[str, Any]] = field(default_factory=dict)
     in_flight: Mapping[ChannelId, int] = field(default_factory=dict)
 
@@ -72,8 +72,8 @@ class Timing:
             return
         if kind == "snapshot":
             timed.snapshots.setdefault(fields["task"], fields)
-        elif kind == "seal":
-            timed.seal_ms = max(timed.seal_ms, fields["ms"])
+        elif kind == "pre_commit":
+            timed.pre_commit_ms = max(timed.pre_commit_ms, fields["ms"])
         elif kind == "published":
             timed.in_flight = fields["in_flight"]
 
@@ -97,7 +97,7 @@ class Timing:
     def _triggered(self, now_ms: int, before: JobState, after: JobState) -> list[Line]:
         first = before.next_id
         if before.generation != after.generation:
-            first = before.fence.next_id if before.fence is not None else after.next_id
+            first = before.epoch_record.next_id if before.epoch_record is not None else after.next_id
         lines: list[Line] = []
         kinds = _under_way(after)
         for number in range(first, after.next_id):
@@ -148,7 +148,7 @@ class Timing:
             "generation": record.generation,
             "unaligned": timed.unaligned,
             "duration_ms": now_ms - timed.triggered_ms,
-            "seal_ms": round(timed.seal_ms, 1),
+            "pre_commit_ms": round(timed.pre_commit_ms, 1),
             "publish_ms": now_ms - ready_ms,
             "restarts": restarts,
             "tasks": {task: _of_task(timed, graph, task) for task in graph.by_id},
@@ -183,7 +183,7 @@ def _same_checkpoints(before: JobState, after: JobState) -> bool:
     """Whether a step left all checkpoints alone. Cheap: asked after every step."""
     return (
         before.pending is after.pending
-        and before.chain is after.chain
+        and before.checkpoint_log is after.checkpoint_log
         and before.completed is after.completed
         and before.in_doubt is after.in_doubt
         and before.next_id == after.next_id

@@ -13,7 +13,7 @@ from headgate.cli import app
 from headgate.core import events as e, recovery
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId, Generation
-from headgate.core.records import Fence
+from headgate.core.records import EpochRecord
 from headgate.errors import BadStorage
 from headgate.run.control import ControlClient
 from headgate.store.api import open_store
@@ -81,8 +81,8 @@ def stopped() -> Watched:
     core.savepoint(stop=True)
     core.complete(2)
     core.tell(e.SavepointCopied(ME, CheckpointId(2)))
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     return core
 
 
@@ -171,7 +171,7 @@ def test_jobs_are_listed_with_their_state_and_last_checkpoint(storage: Path, job
 def test_a_job_whose_storage_is_damaged_does_not_hide_the_others(storage: Path) -> None:
     keep(crashed(), opened(storage, "orders"))
     keep(crashed(), opened(storage, "payments"))
-    record = next((storage / "orders" / "chain").iterdir())
+    record = next((storage / "orders" / "checkpoint-log").iterdir())
     record.write_bytes(record.read_bytes()[:-20])
     result = headgate("list", "--storage", storage)
     assert result.exit_code == 0
@@ -263,8 +263,8 @@ def test_a_job_is_stopped_with_a_savepoint(storage: Path, job: Job) -> None:
         asked = pool.submit(headgate, "stop", "orders", "--savepoint", "--storage", storage)
         job.do(lambda: job.core.complete(1))
         job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
-        job.do(job.core.burn)
-        job.do(lambda: job.core.tell(job.core.strangers_aborted()))
+        job.do(job.core.write_closing_record)
+        job.do(lambda: job.core.tell(job.core.stale_generations_aborted()))
         job.server.close()
         said = f"savepoint 1 completed: file://{storage}/orders/savepoints/1\n"
         assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, said)
@@ -283,16 +283,16 @@ def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage
         assert "already, and waits for sink out to commit checkpoint 1" in said
         job.asked.clear()
         without = pool.submit(headgate, "cancel", "orders", "--storage", storage, "--abandon-commits", "out")
-        job.do(job.core.burn)
+        job.do(job.core.write_closing_record)
         job.do(lambda: job.core.tell(e.FilesListed(Generation(1), ())))
         job.do(lambda: job.core.tell(e.FilesDeleted(Generation(1), (CheckpointId(1),))))
         job.server.close()
         assert without.result(60).exit_code == 0
         assert asked.result(60).outcome is Outcome.DONE
     assert any("`headgate cancel JOB --abandon-commits out` (out: no answer)" in one for one in heard)
-    fence = job.core.store[max(job.core.store)]
-    assert isinstance(fence, Fence)
-    assert [each.sink for each in fence.abandoned] == ["out"]
+    epoch_record = job.core.store[max(job.core.store)]
+    assert isinstance(epoch_record, EpochRecord)
+    assert [each.sink for each in epoch_record.abandoned] == ["out"]
 
 
 def test_a_savepoint_is_deleted_by_the_job_that_runs(storage: Path, job: Job) -> None:
@@ -324,7 +324,7 @@ def test_a_job_that_does_not_run_is_cancelled_in_its_storage(storage: Path) -> N
     keep(stopped(), store)
     assert headgate("cancel", "orders", "--storage", storage).exit_code == 0
     assert as_json("status", "orders", "--storage", storage)["state"] == "cancelled"
-    assert recovery.latest(store.read_chain()) == 2
+    assert recovery.latest(store.read_checkpoint_log()) == 2
     assert refused(headgate("cancel", "orders", "--storage", storage)) == "job orders is cancelled already"
 
 
@@ -338,9 +338,9 @@ def test_a_job_that_owes_commits_is_cancelled_and_forgotten_only_without_them_by
         headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "in")
     )
     assert headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "out").exit_code == 0
-    fence = store.read_chain()[-1]
-    assert isinstance(fence, Fence)
-    assert [each.sink for each in fence.abandoned] == ["out"]
+    epoch_record = store.read_checkpoint_log()[-1]
+    assert isinstance(epoch_record, EpochRecord)
+    assert [each.sink for each in epoch_record.abandoned] == ["out"]
 
 
 def test_a_job_is_forgotten_whole_and_begins_from_nothing(storage: Path) -> None:
@@ -354,7 +354,7 @@ def test_a_job_is_forgotten_whole_and_begins_from_nothing(storage: Path) -> None
     result = headgate("forget", "orders", "--storage", storage, "--yes")
     assert (result.exit_code, result.stdout) == (0, "job orders is forgotten\n")
     assert not (storage / "orders").exists()
-    assert opened(storage).read_chain() == ()
+    assert opened(storage).read_checkpoint_log() == ()
 
 
 def test_a_job_that_runs_is_not_forgotten(storage: Path, job: Job) -> None:

@@ -75,9 +75,9 @@ def test_stopping_is_answered_when_the_job_is_over(job: Job, store: JobStore, us
     asked = user.submit(ControlClient(store).ask, "stop")
     job.do(lambda: job.core.complete(1))
     job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
-    job.do(job.core.burn)
+    job.do(job.core.write_closing_record)
     assert not asked.done()
-    job.do(lambda: job.core.tell(job.core.strangers_aborted()))
+    job.do(lambda: job.core.tell(job.core.stale_generations_aborted()))
     job.server.close()
     assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
     assert store.read_control() is None
@@ -92,8 +92,8 @@ def test_a_savepoint_does_not_stop_the_job(job: Job, store: JobStore, user: Thre
 
 def test_cancelling_is_answered_at_the_end(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:
     asked = user.submit(ControlClient(store).ask, "cancel")
-    job.do(job.core.burn)
-    job.do(lambda: job.core.tell(job.core.strangers_aborted()))
+    job.do(job.core.write_closing_record)
+    job.do(lambda: job.core.tell(job.core.stale_generations_aborted()))
     job.server.close()
     assert asked.result(60) == Reply(Outcome.DONE, "the job is cancelled; its checkpoints are deleted")
 

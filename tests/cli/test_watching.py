@@ -80,7 +80,7 @@ def test_the_first_signal_ends_the_run_and_the_second_would_kill(number: signal.
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_handler_that_spark_sets_does_not_stay() -> None:
+def test_a_committabler_that_spark_sets_does_not_stay() -> None:
     run.Interruption()
     with session._own_signals():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # As Spark does when it starts.

@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from headgate.sink.api import SinkContext, TwoPhaseSink
 from headgate.sink.staged import StagedSink
-from headgate.testing import attempt, context_in, seal, write
+from headgate.testing import context_in, pre_commit, write, write_id
 
 ANSWER_SECONDS = 120.0
 
@@ -21,20 +21,20 @@ def opened(sink: TwoPhaseSink, place: Path) -> TwoPhaseSink:
     return sink
 
 
-def sealed_batch(sink: TwoPhaseSink, spark: SparkSession, batch: int) -> str:
-    """Write a batch, and seal it for a checkpoint of its own."""
-    write(sink, spark, attempt(batch))
-    return seal(sink, batch + 1, attempt(batch))
+def pre_committed_batch(sink: TwoPhaseSink, spark: SparkSession, batch: int) -> str:
+    """Write a batch, and pre-commit it for a checkpoint of its own."""
+    write(sink, spark, write_id(batch))
+    return pre_commit(sink, batch + 1, write_id(batch))
 
 
-def sealed_by_hand(sink: StagedSink, batch: int) -> str:
-    """A batch of one row, staged as Spark would and sealed for a checkpoint of its own, without Spark."""
-    part = sink._staging.part(attempt(batch))
+def pre_committed_by_hand(sink: StagedSink, batch: int) -> str:
+    """A batch of one row, staged as Spark would and pre-committed for a checkpoint of its own, without Spark."""
+    part = sink._staging.part(write_id(batch))
     part.mkdir(parents=True)
     parquet.write_table(pa.table({"number": [batch], "writer": ["hand"]}), part / "part-00000-x.parquet")
     schema = StructType().add("number", LongType()).add("writer", StringType())
     (part / "_schema.json").write_text(schema.json())
-    return seal(sink, batch + 1, attempt(batch))
+    return pre_commit(sink, batch + 1, write_id(batch))
 
 
 def staged_files(place: Path) -> list[Path]:
@@ -44,12 +44,13 @@ def staged_files(place: Path) -> list[Path]:
     return sorted(path for path in staging.rglob("*.parquet") if not path.name.startswith("."))
 
 
-def commit_at_once(sink: TwoPhaseSink, place: Path, handle: str, processes: int = 2) -> None:
+def commit_at_once(sink: TwoPhaseSink, place: Path, committable: str, processes: int = 2) -> None:
     """Have several processes commit the same, none of them before all are ready."""
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Barrier(processes, timeout=ANSWER_SECONDS)
     started = [
-        spawn.Process(target=_commit_together, args=(sink, context_in(place), handle, ready)) for _ in range(processes)
+        spawn.Process(target=_commit_together, args=(sink, context_in(place), committable, ready))
+        for _ in range(processes)
     ]
     for process in started:
         process.start()
@@ -58,8 +59,8 @@ def commit_at_once(sink: TwoPhaseSink, place: Path, handle: str, processes: int 
     assert [process.exitcode for process in started] == [0] * processes
 
 
-def _commit_together(sink: TwoPhaseSink, context: SinkContext, handle: str, ready: Barrier) -> None:
+def _commit_together(sink: TwoPhaseSink, context: SinkContext, committable: str, ready: Barrier) -> None:
     sink.open(context)
     ready.wait()
-    sink.commit(handle)
+    sink.commit(committable)
     sink.close()

@@ -103,8 +103,8 @@ def test_the_numbers_in_an_array_are_counted_one_by_one(postgres: Postgres, tabl
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([b"{"], "no JSON objects"),
-        ([b"{} {}"], "no JSON objects"),
+        ([b"{"], "not JSON objects"),
+        ([b"{} {}"], "not JSON objects"),
         ([None], "without a value"),
         ([b"{}"], "has no column n"),
     ],

@@ -191,9 +191,9 @@ def test_whoever_takes_up_the_id_of_a_batch_that_is_being_written_is_named_and_t
     out = to_kafka(kafka.servers, topic, ["value"])
     source = {"rows": 100, "rows_per_batch": 100}
     job = run({"directory": str(tmp_path), "source": source, "gate": str(gate), "sinks": {"out": out}})
-    with Client(kafka.servers) as stranger:
-        taken = wait_for_ids(stranger, f"{topic}.", job)[0]
-        producer = stranger.init_producer(taken, 60_000)
+    with Client(kafka.servers) as other:
+        taken = wait_for_ids(other, f"{topic}.", job)[0]
+        producer = other.init_producer(taken, 60_000)
     gate.touch()
     assert job.end(PATIENT_S) == 0
     (failed,) = told(job, "task-failed")

@@ -112,7 +112,7 @@ recent call last):
     raise NoMoney(1)
 NoMoney: 1
 
-\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:581)
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.committable(PythonRunner.scala:581)
 
 Driver stacktrace:
 \tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2989)"""
@@ -181,7 +181,7 @@ def test_of_a_long_account_the_line_is_kept_that_says_what_happened() -> None:
         Traceback (most recent call last):
           File "job.py", line 3, in parse
         ValueError: a row does not please
-            at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:581)
+            at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.committable(PythonRunner.scala:581)
     """
     assert shorten(account) == "ValueError: a row does not please"
     assert shorten("com.example.Outer$InnerException: inside\n\tat x.y(z)") == (

@@ -13,7 +13,7 @@ from headgate.core.events import (
     BatchCommitted,
     BatchEntered,
     CancelAsked,
-    ChainRead,
+    CheckpointLogRead,
     Event,
     FilesDeleted,
     FilesListed,
@@ -22,10 +22,10 @@ from headgate.core.events import (
     OutputsWritten,
     RecordCreated,
     RecordTaken,
-    SinkSealed,
+    SinkPreCommitted,
     SnapshotTaken,
     SourceEnded,
-    StrangersAborted,
+    StaleGenerationsAborted,
     TaskEnded,
     TaskStarted,
     Ticked,
@@ -33,7 +33,7 @@ from headgate.core.events import (
 )
 from headgate.core.graph import Graph, Task
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
-from headgate.core.records import Boundary, CompletedCheckpoint, Ending, Fence, Record, Restore
+from headgate.core.records import Boundary, CompletedCheckpoint, Ending, EpochRecord, Record, Restore
 from headgate.core.settings import Settings
 from headgate.core.state import JobState, Phase
 from headgate.run.loop import Broken, Loop, Note
@@ -82,8 +82,8 @@ class World:
     def answer(self, order: Effect) -> None:
         tell = self.loop.tell
         match order:
-            case e.ReadChain():
-                tell(ChainRead(order.leader, tuple(self.records[number] for number in sorted(self.records))))
+            case e.ReadCheckpointLog():
+                tell(CheckpointLogRead(order.leader, tuple(self.records[number] for number in sorted(self.records))))
             case e.CreateRecord(leader, record):
                 there = self.records.setdefault(record.id, record)
                 tell(
@@ -102,13 +102,13 @@ class World:
                 tell(TaskEnded(generation, task, run, self.boundary))
             case e.TakeSnapshot(generation, checkpoint, task, batch):
                 tell(SnapshotTaken(generation, checkpoint, task, batch))
-            case e.SealSink(generation, checkpoint, sink):
-                tell(SinkSealed(generation, checkpoint, sink, "handle"))
+            case e.PreCommitSink(generation, checkpoint, sink):
+                tell(SinkPreCommitted(generation, checkpoint, sink, "committable"))
             case e.CommitTransaction(generation, _, transaction):
-                sealed_in, checkpoint = transaction.generation, transaction.checkpoint
-                tell(TransactionCommitted(generation, transaction.sink, sealed_in, checkpoint))
-            case e.AbortStrangers(generation, sink, below):
-                tell(StrangersAborted(generation, sink, below))
+                pre_committed_in, checkpoint = transaction.generation, transaction.checkpoint
+                tell(TransactionCommitted(generation, transaction.sink, pre_committed_in, checkpoint))
+            case e.AbortStaleGenerations(generation, sink, below):
+                tell(StaleGenerationsAborted(generation, sink, below))
             case e.ListFiles(generation):
                 tell(FilesListed(generation, ()))
             case e.DeleteFiles(generation, records):
@@ -134,10 +134,10 @@ def test_a_job_goes_from_nothing_to_its_end() -> None:
     world = World(quiet())
     state = world.run()
     assert (state.phase, state.ending) == (Phase.CLOSED, Ending.FINISHED)
-    fence, checkpoint, closing = (world.records[number] for number in sorted(world.records))
-    assert isinstance(fence, Fence)
+    epoch_record, checkpoint, closing = (world.records[number] for number in sorted(world.records))
+    assert isinstance(epoch_record, EpochRecord)
     assert isinstance(checkpoint, CompletedCheckpoint)
-    assert isinstance(closing, Fence)
+    assert isinstance(closing, EpochRecord)
     assert (checkpoint.tasks[0].batch, checkpoint.tasks[0].finished) == (BATCHES - 1, True)
     assert closing.ending is Ending.FINISHED
     (committed,) = [order for order in world.orders if isinstance(order, e.CommitTransaction)]
@@ -191,7 +191,7 @@ def test_an_order_that_nobody_answers_is_given_again() -> None:
     world = World(quiet(resend_ms=20))
     world.deaf_to = 2
     assert world.run().ending is Ending.FINISHED
-    assert sum(isinstance(order, e.ReadChain) for order in world.orders) >= 3
+    assert sum(isinstance(order, e.ReadCheckpointLog) for order in world.orders) >= 3
 
 
 def test_who_loses_leadership_stops_and_orders_nothing_but_to_stop() -> None:

@@ -272,7 +272,7 @@ def test_for_state_time_runs_out_one_operator_after_the_other(running: Running) 
 
 
 def test_an_interrupt_that_comes_between_two_queries_is_not_lost(running: Running) -> None:
-    """Else the last batch would wait in the hook for somebody who has long gone, and the task's lane with it."""
+    """Else the last batch would wait in the hook for somebody who has long gone, and the task's partition with it."""
     running.spark.available = 1
     running.query.start()
     running.wait_for(lambda: bool(running.facts(BatchEntered)))

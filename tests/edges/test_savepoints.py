@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headgate.core import chain, recovery
-from headgate.core.effects import CopySavepoint, CreateRecord, DeleteSavepoint, ReadChain
+from headgate.core import checkpoint_log, recovery
+from headgate.core.effects import CopySavepoint, CreateRecord, DeleteSavepoint, ReadCheckpointLog
 from headgate.core.events import RecordTaken, SavepointCopied, SavepointDeleted
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
-from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Transaction
+from headgate.core.records import CompletedCheckpoint, Ending, EpochRecord, Kind, Transaction
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.run import savepoints
 from headgate.run.savepoints import ImportedSavepoint
@@ -24,7 +24,7 @@ from tests.edges.stores import FIRST, ONE, UP, US, Heard, completed, open_job, s
 
 NUMBER = CheckpointId(5)
 FILES = ("tasks/up/g1/metadata", "tasks/up/g1/offsets/3")
-OWED = Transaction(SinkId("out"), FIRST, CheckpointId(4), Batch(0), Batch(3), "handle")
+OWED = Transaction(SinkId("out"), FIRST, CheckpointId(4), Batch(0), Batch(3), "committable")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_copy_is_made_once_and_told_of_each_time(heard: Heard) -> None:
     assert manifest.stat().st_ino == before
 
 
-def test_the_manifest_waits_until_all_that_was_sealed_is_committed(heard: Heard) -> None:
+def test_the_manifest_waits_until_all_that_was_pre_committed_is_committed(heard: Heard) -> None:
     heard.committed = False
     copy(heard)
     assert heard.told == []
@@ -132,7 +132,7 @@ def test_a_savepoint_is_deleted_with_its_record_and_its_copy_and_nothing_else(he
     another(heard)
     heard.storage.delete_savepoint(DeleteSavepoint(US, NUMBER))
     assert heard.told == [SavepointDeleted(US, NUMBER)]
-    assert [record.id for record in heard.store.read_chain()] == [6]
+    assert [record.id for record in heard.store.read_checkpoint_log()] == [6]
     assert list(heard.store.list("savepoints")) == []
     assert (heard.root / FILES[0]).exists(), "files of tasks go with a collection"
     heard.storage.delete_savepoint(DeleteSavepoint(US, NUMBER))
@@ -164,7 +164,7 @@ def test_a_copy_that_somebody_carried_off_is_not_made_again(heard: Heard) -> Non
     assert heard.store.copied() == (NUMBER,)
     copy(heard)
     assert not (heard.root / "savepoints/5").exists()
-    heard.storage.read_chain(ReadChain(US))
+    heard.storage.read_checkpoint_log(ReadCheckpointLog(US))
     assert "headgate savepoint delete job 5" in heard.warnings()[-1]
     another(heard)
     savepoints.delete_at_rest(heard.store, NUMBER)
@@ -192,8 +192,8 @@ def test_a_directory_without_a_manifest_is_no_savepoint(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_something_else_is_refused(tmp_path: Path) -> None:
-    fence = Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)
-    (tmp_path / "manifest.json").write_bytes(codec.encode(fence, {}))
+    epoch_record = EpochRecord(CheckpointId(0), FIRST, US, CheckpointId(1), None)
+    (tmp_path / "manifest.json").write_bytes(codec.encode(epoch_record, {}))
     with pytest.raises(BadStorage, match="is not the manifest of a savepoint"):
         savepoints.read(tmp_path)
 
@@ -222,18 +222,18 @@ def prepare(store: JobStore, path: Path) -> ImportedSavepoint:
 
 
 def newest(store: JobStore) -> tuple[CompletedCheckpoint, dict[str, Any]]:
-    record = store.read_chain()[-1]
+    record = store.read_checkpoint_log()[-1]
     assert isinstance(record, CompletedCheckpoint)
     return record, store.read_record(record.id)[1]
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_a_savepoint_is_the_first_record_of_an_empty_chain(tmp_path: Path, kept: Path, remote: bool) -> None:
+def test_a_savepoint_is_the_first_record_of_an_empty_checkpoint_log(tmp_path: Path, kept: Path, remote: bool) -> None:
     store = open_job(tmp_path / "new", remote=remote)
     brought = prepare(store, kept)
-    assert store.read_chain() == (), "nothing is written yet"
+    assert store.read_checkpoint_log() == (), "nothing is written yet"
     assert savepoints.foresee(store, brought)[-1].id == 1
-    assert store.read_chain() == (), "nothing is written yet"
+    assert store.read_checkpoint_log() == (), "nothing is written yet"
     assert savepoints.publish(store, brought) == 1
     record, extra = newest(store)
     assert (record.id, record.generation, record.kind) == (1, 1, Kind.SAVEPOINT)
@@ -244,38 +244,45 @@ def test_a_savepoint_is_the_first_record_of_an_empty_chain(tmp_path: Path, kept:
     assert store.copied() == (1,)
 
 
-def test_a_fence_goes_first_where_whoever_leads_would_put_the_next_record(tmp_path: Path, kept: Path) -> None:
+def test_an_epoch_record_goes_first_where_whoever_leads_would_put_the_next_record(tmp_path: Path, kept: Path) -> None:
     heard = Heard(open_job(tmp_path / "new"))
-    fence = Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)
+    epoch_record = EpochRecord(CheckpointId(0), FIRST, US, CheckpointId(1), None)
     last = replace(completed(1), transactions=(OWED,))
-    for record in (fence, last):
+    for record in (epoch_record, last):
         heard.storage.create_record(CreateRecord(US, record))
     savepoints.publish(heard.store, prepare(heard.store, kept))
     record, _ = newest(heard.store)
-    burned = heard.store.read_chain()[-2]
-    assert isinstance(burned, Fence)
-    assert (burned.id, burned.generation, burned.base, burned.next_id) == (2, 2, 1, record.id)
-    assert recovery.latest(heard.store.read_chain()) == record.id
+    closing_written = heard.store.read_checkpoint_log()[-2]
+    assert isinstance(closing_written, EpochRecord)
+    assert (closing_written.id, closing_written.generation, closing_written.base, closing_written.next_id) == (
+        2,
+        2,
+        1,
+        record.id,
+    )
+    assert recovery.latest(heard.store.read_checkpoint_log()) == record.id
     heard.storage.create_record(CreateRecord(US, completed(2)))
-    assert heard.last() == RecordTaken(US, burned), "who led before is fenced off"
-    assert record.leader == burned.leader != US
+    assert heard.last() == RecordTaken(US, closing_written), "who led before is fenced off"
+    assert record.leader == closing_written.leader != US
 
 
 def test_what_the_job_had_decided_to_commit_stays_decided(tmp_path: Path, kept: Path) -> None:
     heard = Heard(open_job(tmp_path / "new"))
     heard.storage.create_record(CreateRecord(US, replace(completed(0), transactions=(OWED,))))
-    heard.storage.create_record(CreateRecord(US, Fence(CheckpointId(1), Generation(2), US, CheckpointId(2), None)))
+    heard.storage.create_record(
+        CreateRecord(US, EpochRecord(CheckpointId(1), Generation(2), US, CheckpointId(2), None))
+    )
     savepoints.publish(heard.store, prepare(heard.store, kept))
     assert newest(heard.store)[0].transactions == (OWED,)
 
 
 def test_it_goes_behind_the_last_word_of_a_job_that_is_over(tmp_path: Path, kept: Path) -> None:
     store = open_job(tmp_path / "new")
-    closing = Fence(CheckpointId(3), Generation(4), US, CheckpointId(9), None, Ending.STOPPED)
+    closing = EpochRecord(CheckpointId(3), Generation(4), US, CheckpointId(9), None, Ending.STOPPED)
     store.create_record(closing, {})
     savepoints.publish(store, prepare(store, kept))
     record, _ = newest(store)
-    assert (record.id, record.generation) == (9 + chain.IDS_AHEAD_MAX, 5)
+    assert (record.id, record.generation) == (9 + checkpoint_log.IDS_AHEAD_MAX, 5)
 
 
 def test_the_jobs_own_savepoint_is_found_by_its_number_and_not_brought_in(heard: Heard) -> None:
@@ -297,7 +304,7 @@ def test_a_job_that_goes_on_publishing_is_fenced_off_and_its_savepoints_stay_as_
 ) -> None:
     """A live leader publishes between the moment when the savepoint was found to be whole and the takeover."""
     heard = Heard(open_job(tmp_path / "new"))
-    heard.storage.create_record(CreateRecord(US, Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)))
+    heard.storage.create_record(CreateRecord(US, EpochRecord(CheckpointId(0), FIRST, US, CheckpointId(1), None)))
     brought = prepare(heard.store, kept)
     for number in (1, 2):
         put(heard.root / FILES[0])
@@ -316,7 +323,7 @@ def test_a_job_that_goes_on_publishing_is_fenced_off_and_its_savepoints_stay_as_
 def test_what_an_ended_job_committed_is_not_owed_by_the_savepoint(tmp_path: Path, kept: Path) -> None:
     heard = Heard(open_job(tmp_path / "new"))
     heard.storage.create_record(CreateRecord(US, replace(completed(0), transactions=(OWED,))))
-    end = Fence(CheckpointId(1), Generation(2), US, CheckpointId(2), CheckpointId(0), Ending.STOPPED)
+    end = EpochRecord(CheckpointId(1), Generation(2), US, CheckpointId(2), CheckpointId(0), Ending.STOPPED)
     heard.storage.create_record(CreateRecord(US, end))
     savepoints.publish(heard.store, prepare(heard.store, kept))
     assert newest(heard.store)[0].transactions == ()
@@ -328,9 +335,9 @@ class Overtaken(LocalStore):
     def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
         super().copy_in(local, path, link=link)
         theirs = JobStore(LocalStore(self.local_root), "job")
-        records = theirs.read_chain()
+        records = theirs.read_checkpoint_log()
         if records[-1].leader != "other":
-            theirs.create_record(chain.fence(records, LeaderId("other"), None, CheckpointId(0)), {})
+            theirs.create_record(checkpoint_log.epoch_record(records, LeaderId("other"), None, CheckpointId(0)), {})
 
 
 class Full(LocalStore):
@@ -350,14 +357,14 @@ def test_a_savepoint_that_could_not_be_brought_in_leaves_no_copy(
     with pytest.raises((BadStorage, ExternalError), match=r"started by another process|no space left"):
         savepoints.publish(store, prepare(store, kept))
     assert list(store.list("savepoints")) == []
-    assert all(isinstance(record, Fence) for record in store.read_chain())
+    assert all(isinstance(record, EpochRecord) for record in store.read_checkpoint_log())
 
 
 def test_what_a_killed_process_left_is_cleared_by_the_next_and_nothing_else_is(tmp_path: Path, kept: Path) -> None:
     store = open_job(tmp_path / "new")
     first = savepoints.publish(store, prepare(store, kept))
-    tail = store.read_chain()[-1]
-    theirs = chain.fence((tail,), LeaderId("killed"), first, CheckpointId(0))
+    tail = store.read_checkpoint_log()[-1]
+    theirs = checkpoint_log.epoch_record((tail,), LeaderId("killed"), first, CheckpointId(0))
     store.create_record(theirs, {})
     left = put(tmp_path / f"new/job/savepoints/{theirs.next_id}/tasks/up/g1/metadata")
     alone = Path(shutil.copytree(kept, tmp_path / "new/job/savepoints/0"))  # Nobody knows it, but it is whole.

@@ -16,7 +16,7 @@ ONE, TWO = ChannelId("one.0"), ChannelId("two.0")
 
 def write(directory: Path, batch: int, run: int, **files: str) -> None:
     """What one run of a batch leaves: the files of its rows, and what Spark puts beside them."""
-    where = segments.attempt(directory, Batch(batch), Run(run))
+    where = segments.write_id(directory, Batch(batch), Run(run))
     where.mkdir(parents=True)
     for name, text in {**files, "_SUCCESS": "", ".part.crc": "x"}.items():
         (where / name).write_text(text, encoding="utf-8")
@@ -53,7 +53,7 @@ def test_a_repeat_leaves_the_entry_as_it_is(tmp_path: Path) -> None:
     assert path.stat().st_ino == before
 
 
-def test_an_entry_from_an_earlier_life_of_the_job_is_replaced(tmp_path: Path) -> None:
+def test_an_entry_from_an_earlier_incarnation_of_the_job_is_replaced(tmp_path: Path) -> None:
     log = Segments(tmp_path, ONE)
     log.write(Entry(Batch(0), Run(1), (("0/r1/part-of-long-ago", 77),)))
     write(tmp_path, 0, 1, part="rows")

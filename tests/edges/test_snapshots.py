@@ -168,8 +168,8 @@ def test_new_files_and_their_directories_are_on_the_disk_before_anybody_hears_of
 ) -> None:
     forced: set[str] = set()
 
-    def fsync(handle: int) -> None:
-        forced.add(Path(f"/proc/self/fd/{handle}").readlink().relative_to(tmp_path).as_posix())
+    def fsync(committable: int) -> None:
+        forced.add(Path(f"/proc/self/fd/{committable}").readlink().relative_to(tmp_path).as_posix())
 
     monkeypatch.setattr(os, "fsync", fsync)
     run_batches(directory(tmp_path), 0)

@@ -14,7 +14,14 @@ from pyarrow import parquet
 
 from headgate.channel.gates import Gates
 from headgate.core import effects as e
-from headgate.core.events import CommitFailed, Event, SealFailed, SinkSealed, StrangersAborted, TransactionCommitted
+from headgate.core.events import (
+    CommitFailed,
+    Event,
+    PreCommitFailed,
+    SinkPreCommitted,
+    StaleGenerationsAborted,
+    TransactionCommitted,
+)
 from headgate.core.graph import Graph, Operator, Task
 from headgate.core.ids import Batch, CheckpointId, Generation, OperatorUid, Run, SinkId, TaskId
 from headgate.core.records import CommitPermit, CompletedCheckpoint, Kind, Transaction
@@ -24,8 +31,8 @@ from headgate.run.loop import Note
 from headgate.run.perform import Performer
 from headgate.run.staged import StagedFiles
 from headgate.run.storage import Storage
-from headgate.sink.api import Attempt, SinkContext
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.committable import StagedCommittable
 from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 from headgate.snapshot.take import Snapshots
 from headgate.store.jobstore import JobStore
@@ -41,7 +48,7 @@ class SqliteSink(WriteAheadSink):
     """A sink whose other side is a real database, and whose batches are Arrow tables: no Spark is needed."""
 
     def __init__(self, database: Path) -> None:
-        super().__init__(lanes=2)
+        super().__init__(parallelism=2)
         self._database = database
 
     def describe(self) -> str:
@@ -83,7 +90,7 @@ class Ran:
 
 
 class Inline:
-    """Lanes on which everything is done at once."""
+    """SerialExecutors on which everything is done at once."""
 
     def put(self, _: str, job: Callable[..., Any], *arguments: Any) -> None:
         job(*arguments)
@@ -96,7 +103,7 @@ class Leader:
         self.store, self.work, self.generation = store, work, generation
         self.told: list[Event | Note] = []
         self.sink = SqliteSink(database)
-        self.sink.open(SinkContext("job", SINK, store.life(), work / "staged" / SINK))
+        self.sink.open(SinkContext("job", SINK, store.incarnation(), work / "staged" / SINK))
         snapshots = Snapshots(work, None if work == store.local_root else store.copy_in)
         storage = Storage(store, work, snapshots, self.told.append, lambda _: True)
         self._performer = Performer(
@@ -107,23 +114,25 @@ class Leader:
             gates=Gates(),
             snapshots=snapshots,
             storage=storage,
-            lanes=Inline(),  # type: ignore[arg-type]
+            serial_executors=Inline(),  # type: ignore[arg-type]
             tell=self.told.append,
             answer=lambda _: None,
         )
 
     def write(self, batch: int) -> None:
-        attempt = Attempt("job", SINK, self.generation, Batch(batch), Run(1))
-        self.sink.begin_transaction(attempt)
+        write_id = WriteId("job", SINK, self.generation, Batch(batch), Run(1))
+        self.sink.begin_transaction(write_id)
         numbers = pa.table({"number": list(range(batch * ROWS, (batch + 1) * ROWS))})
-        self.sink.invoke(attempt, numbers)
+        self.sink.invoke(write_id, numbers)
 
-    def seal(self, checkpoint: int, after: int, through: int) -> Transaction:
-        order = e.SealSink(self.generation, CheckpointId(checkpoint), SINK, Batch(after), Batch(through))
+    def pre_commit(self, checkpoint: int, after: int, through: int) -> Transaction:
+        order = e.PreCommitSink(self.generation, CheckpointId(checkpoint), SINK, Batch(after), Batch(through))
         self.perform(order)
-        sealed = self.fact()
-        assert isinstance(sealed, SinkSealed), sealed
-        return Transaction(SINK, self.generation, CheckpointId(checkpoint), Batch(after), Batch(through), sealed.handle)
+        pre_committed = self.fact()
+        assert isinstance(pre_committed, SinkPreCommitted), pre_committed
+        return Transaction(
+            SINK, self.generation, CheckpointId(checkpoint), Batch(after), Batch(through), pre_committed.committable
+        )
 
     def publish(self, checkpoint: int, *transactions: Transaction) -> None:
         """The checkpoint counts from here on."""
@@ -140,12 +149,12 @@ class Leader:
 
     def recover(self) -> Event | Note:
         """Commit what the newest checkpoint owes, and then throw away what is left of earlier generations."""
-        newest = [record for record in self.store.read_chain() if isinstance(record, CompletedCheckpoint)][-1]
+        newest = [record for record in self.store.read_checkpoint_log() if isinstance(record, CompletedCheckpoint)][-1]
         return self.commit(*newest.transactions)
 
     def throw_away(self) -> None:
-        self.perform(e.AbortStrangers(self.generation, SINK, self.generation))
-        assert self.fact() == StrangersAborted(self.generation, SINK, self.generation)
+        self.perform(e.AbortStaleGenerations(self.generation, SINK, self.generation))
+        assert self.fact() == StaleGenerationsAborted(self.generation, SINK, self.generation)
 
     def perform(self, order: e.Effect) -> None:
         self._performer.perform(order, JobState.__new__(JobState))
@@ -182,7 +191,7 @@ def test_rows_of_a_published_checkpoint_come_back_when_the_working_directory_is_
     leader = place.lead()
     leader.write(0)
     leader.write(1)
-    leader.publish(3, leader.seal(3, -1, 1))
+    leader.publish(3, leader.pre_commit(3, -1, 1))
     shutil.rmtree(place.work)
     successor = place.lead(SECOND)
     assert isinstance(successor.recover(), TransactionCommitted)
@@ -197,7 +206,7 @@ def test_nothing_is_copied_where_the_working_directory_is_the_storage(tmp_path: 
     inside = place.store.local_root
     leader = place.lead(work=inside)
     leader.write(0)
-    transaction = leader.seal(3, -1, 0)
+    transaction = leader.pre_commit(3, -1, 0)
     before = place.stored()
     assert len(before) == 2
     assert all("/_headgate/" in path for path in before), "what is there is where the sink staged it, and no more"
@@ -210,7 +219,7 @@ def test_nothing_is_copied_where_the_working_directory_is_the_storage(tmp_path: 
 def test_a_file_that_is_damaged_in_the_working_directory_is_brought_back_from_the_storage(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    leader.publish(3, leader.seal(3, -1, 0))
+    leader.publish(3, leader.pre_commit(3, -1, 0))
     flip(staged_file(place.work))
     assert isinstance(place.lead(SECOND).recover(), TransactionCommitted)
     assert place.rows() == list(range(ROWS))
@@ -219,12 +228,14 @@ def test_a_file_that_is_damaged_in_the_working_directory_is_brought_back_from_th
 def test_a_file_that_is_damaged_while_its_leader_lives_is_refused_and_then_brought_back(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    transaction = leader.seal(3, -1, 0)
+    transaction = leader.pre_commit(3, -1, 0)
     leader.publish(3, transaction)
     flip(staged_file(place.work))
     failed = leader.commit(transaction)
     assert isinstance(failed, CommitFailed)
-    assert "part-00000-x.parquet is damaged: its checksum does not match, as checkpoint 3 sealed it" in failed.why
+    assert (
+        "part-00000-x.parquet is damaged: its checksum does not match, as checkpoint 3 pre-committed it" in failed.why
+    )
     assert isinstance(leader.commit(transaction), TransactionCommitted)
     assert place.rows() == list(range(ROWS))
 
@@ -235,7 +246,7 @@ def test_a_damaged_file_without_a_good_copy_is_never_committed_and_never_deleted
     assert inside is not None
     leader = place.lead(work=inside)
     leader.write(0)
-    transaction = leader.seal(3, -1, 0)
+    transaction = leader.pre_commit(3, -1, 0)
     leader.publish(3, transaction)
     victim = staged_file(inside)
     flip(victim)
@@ -255,7 +266,7 @@ def test_a_damaged_file_without_a_good_copy_is_never_committed_and_never_deleted
 def test_a_damaged_copy_takes_the_place_of_nothing_and_is_refused(place: Place, tmp_path: Path) -> None:
     leader = place.lead()
     leader.write(0)
-    leader.publish(3, leader.seal(3, -1, 0))
+    leader.publish(3, leader.pre_commit(3, -1, 0))
     copies = tmp_path / "storage/job/staged/out"
     for copy in copies.iterdir():
         flip(copy)
@@ -276,28 +287,28 @@ def test_a_damaged_copy_takes_the_place_of_nothing_and_is_refused(place: Place, 
     assert place.rows() == list(range(ROWS))
 
 
-def test_what_was_sealed_for_a_checkpoint_that_was_given_up_is_carried_over(place: Place) -> None:
+def test_what_was_pre_committed_for_a_checkpoint_that_was_given_up_is_carried_over(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    given_up = leader.seal(3, -1, 0)
+    given_up = leader.pre_commit(3, -1, 0)
     leader.write(1)
-    leader.publish(4, given_up, leader.seal(4, 0, 1))
+    leader.publish(4, given_up, leader.pre_commit(4, 0, 1))
     shutil.rmtree(place.work)
     assert isinstance(place.lead(SECOND).recover(), TransactionCommitted)
     assert place.rows() == list(range(2 * ROWS))
 
 
-def test_a_seal_that_cannot_reach_the_storage_has_failed_and_the_next_one_has_it_all(place: Place) -> None:
+def test_a_pre_commit_that_cannot_reach_the_storage_has_failed_and_the_next_one_has_it_all(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
     copy_in, place.store.copy_in = place.store.copy_in, away  # type: ignore[method-assign]
-    leader.perform(e.SealSink(FIRST, CheckpointId(3), SINK, Batch(-1), Batch(0)))
+    leader.perform(e.PreCommitSink(FIRST, CheckpointId(3), SINK, Batch(-1), Batch(0)))
     failed = leader.fact()
-    assert isinstance(failed, SealFailed)
+    assert isinstance(failed, PreCommitFailed)
     assert "the storage is away" in failed.why
     place.store.copy_in = copy_in  # type: ignore[method-assign]
     leader.write(1)
-    leader.publish(4, leader.seal(4, -1, 1))
+    leader.publish(4, leader.pre_commit(4, -1, 1))
     shutil.rmtree(place.work)
     assert isinstance(place.lead(SECOND).recover(), TransactionCommitted)
     assert place.rows() == list(range(2 * ROWS))
@@ -306,14 +317,14 @@ def test_a_seal_that_cannot_reach_the_storage_has_failed_and_the_next_one_has_it
 def test_copies_that_could_not_be_deleted_go_with_the_next_commit(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    first = leader.seal(3, -1, 0)
+    first = leader.pre_commit(3, -1, 0)
     leader.publish(3, first)
     delete, place.store.delete = place.store.delete, away  # type: ignore[method-assign]
     assert isinstance(leader.commit(first), TransactionCommitted), "it is committed all the same"
     place.store.delete = delete  # type: ignore[method-assign]
     assert len(place.stored()) == 2
     leader.write(1)
-    second = leader.seal(4, 0, 1)
+    second = leader.pre_commit(4, 0, 1)
     leader.publish(4, second)
     assert isinstance(leader.commit(second), TransactionCommitted)
     assert place.stored() == []
@@ -322,14 +333,14 @@ def test_copies_that_could_not_be_deleted_go_with_the_next_commit(place: Place) 
 def test_copies_of_what_never_counted_go_with_the_next_generation_and_no_others(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    leader.publish(3, leader.seal(3, -1, 0))
+    leader.publish(3, leader.pre_commit(3, -1, 0))
     leader.write(1)
-    leader.seal(4, 0, 1)
+    leader.pre_commit(4, 0, 1)
     shutil.rmtree(place.work)
     successor = place.lead(SECOND)
     assert isinstance(successor.recover(), TransactionCommitted)
     successor.write(1)
-    ours = successor.seal(5, 0, 1)
+    ours = successor.pre_commit(5, 0, 1)
     assert len(place.stored()) == 4
     successor.throw_away()
     assert len(place.stored()) == 2
@@ -345,52 +356,52 @@ def test_a_working_directory_that_was_moved_is_no_loss(tmp_path: Path) -> None:
     inside = place.store.local_root
     leader = place.lead()
     leader.write(0)
-    leader.publish(3, leader.seal(3, -1, 0))
+    leader.publish(3, leader.pre_commit(3, -1, 0))
     shutil.rmtree(place.work)
     successor = place.lead(SECOND, work=inside)
     assert isinstance(successor.recover(), TransactionCommitted)
     assert place.stored() == []
     successor.write(1)
-    successor.publish(4, successor.seal(4, 0, 1))
+    successor.publish(4, successor.pre_commit(4, 0, 1))
     assert isinstance(place.lead(Generation(3), work=tmp_path / "other").recover(), TransactionCommitted)
     assert place.rows() == list(range(2 * ROWS))
 
 
-def test_a_file_that_is_brought_back_is_as_old_as_its_seal(place: Place) -> None:
+def test_a_file_that_is_brought_back_is_as_old_as_its_pre_commit(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    transaction = leader.seal(3, -1, 0)
-    sealed = SealedTransaction.from_handle(transaction.handle)
-    late = replace(sealed, sealed_ms=sealed.sealed_ms - 3_600_000)
-    old = replace(transaction, handle=late.to_handle())
+    transaction = leader.pre_commit(3, -1, 0)
+    pre_committed = StagedCommittable.from_text(transaction.committable)
+    late = replace(pre_committed, pre_committed_ms=pre_committed.pre_committed_ms - 3_600_000)
+    old = replace(transaction, committable=late.to_text())
     shutil.rmtree(place.work)
     successor = place.lead(SECOND)
-    files = successor.sink.staged(old.handle)
+    files = successor.sink.staged(old.committable)
     StagedFiles(place.store, place.work).bring(SINK, FIRST, files, thorough=True)
-    assert staged_file(place.work).stat().st_mtime_ns // 1_000_000 == late.sealed_ms
+    assert staged_file(place.work).stat().st_mtime_ns // 1_000_000 == late.pre_committed_ms
 
 
-def test_what_an_earlier_version_sealed_without_checksums_is_still_committed(place: Place) -> None:
+def test_what_an_earlier_version_pre_committed_without_checksums_is_still_committed(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
-    transaction = leader.seal(3, -1, 0)
-    fields = json.loads(transaction.handle)
-    del fields["sealed_ms"]
+    transaction = leader.pre_commit(3, -1, 0)
+    fields = json.loads(transaction.committable)
+    del fields["pre_committed_ms"]
     for part in fields["parts"]:
         part[2] = [file[:2] for file in part[2]]
-    leader.publish(3, replace(transaction, handle=json.dumps(fields)))
+    leader.publish(3, replace(transaction, committable=json.dumps(fields)))
     assert isinstance(place.lead(SECOND).recover(), TransactionCommitted)
     assert place.rows() == list(range(ROWS))
 
 
-def test_output_that_changes_before_its_seal_is_not_sealed(place: Place) -> None:
+def test_output_that_changes_before_its_pre_commit_is_not_pre_committed(place: Place) -> None:
     leader = place.lead()
     leader.write(0)
     victim = staged_file(place.work)
     victim.write_bytes(victim.read_bytes()[:-1])
-    leader.perform(e.SealSink(FIRST, CheckpointId(3), SINK, Batch(-1), Batch(0)))
+    leader.perform(e.PreCommitSink(FIRST, CheckpointId(3), SINK, Batch(-1), Batch(0)))
     failed = leader.fact()
-    assert isinstance(failed, SealFailed)
+    assert isinstance(failed, PreCommitFailed)
     assert "has changed since it was written: restart the job from its last checkpoint" in failed.why
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from headgate.core.events import TaskEnded, TaskFailed
 from headgate.core.ids import Batch, TaskId
-from headgate.run.lanes import Lanes
 from headgate.run.loop import Note
+from headgate.run.serial import SerialExecutors
 from headgate.run.stalls import STALLED_S, Stalls
 from tests.edges.mini_spark import WAIT_S
 from tests.edges.test_query import ALL, Running
@@ -19,18 +19,18 @@ TASK = TaskId("t")
 
 
 class Looking:
-    """Looks at one run, and at lanes."""
+    """Looks at one run, and at serial executors."""
 
     def __init__(self, running: Running) -> None:
         self.told: list[Note] = []
         self.silent_s = 0.0
-        self.lanes = Lanes(lambda _: None)
+        self.serial_executors = SerialExecutors(lambda _: None)
         self.back: list[TaskId] = []
         self.stalls = Stalls(
             tell=self.told.append,
             silent_s=lambda: self.silent_s,
             queries=lambda: {TASK: running.query},
-            lanes=self.lanes.busy,
+            serial_executors=self.serial_executors.busy,
             clock_went_back=lambda task, _: self.back.append(task),
         )
 
@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr("headgate.task.query.time", made)
     monkeypatch.setattr("headgate.run.stalls.time", made)
-    monkeypatch.setattr("headgate.run.lanes.time", made)
+    monkeypatch.setattr("headgate.run.serial.time", made)
     return made
 
 
@@ -164,8 +164,8 @@ def test_a_sink_or_a_storage_that_does_not_come_back_is_told(running: Running, l
         begun.set()
         assert may.wait(WAIT_S)
 
-    looking.lanes.put("store", create_record)
-    looking.lanes.put("history", may.wait, WAIT_S)
+    looking.serial_executors.put("store", create_record)
+    looking.serial_executors.put("history", may.wait, WAIT_S)
     assert begun.wait(WAIT_S)
     clock.now_s += STALLED_S
     running.query.idled()
@@ -173,7 +173,7 @@ def test_a_sink_or_a_storage_that_does_not_come_back_is_told(running: Running, l
     assert kind == "stall"
     assert text.startswith("the storage: create record has been running for 60 s, in create_record (")
     may.set()
-    running.wait_for(lambda: looking.lanes.busy() == {})
+    running.wait_for(lambda: looking.serial_executors.busy() == {})
     assert looking.look() == [("stall-over", "store")]
 
 

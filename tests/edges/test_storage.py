@@ -1,4 +1,4 @@
-"""Orders about the storage: the chain, publication, holds, collections."""
+"""Orders about the storage: the checkpoint log, publication, holds, collections."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from headgate.core import retention
-from headgate.core.effects import CreateRecord, DeleteFiles, ListFiles, ReadChain, SetHold
+from headgate.core.effects import CreateRecord, DeleteFiles, ListFiles, ReadCheckpointLog, SetHold
 from headgate.core.events import (
-    ChainRead,
+    CheckpointLogRead,
     CreateUnclear,
     FilesDeleted,
     FilesListed,
@@ -22,7 +22,7 @@ from headgate.core.events import (
     RecordTaken,
 )
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId
-from headgate.core.records import CompletedCheckpoint, Fence, StoredFile, Void
+from headgate.core.records import AbortedEntry, CompletedCheckpoint, EpochRecord, StoredFile
 from headgate.errors import BadStorage, ExternalError
 from headgate.run.loop import Note
 from headgate.run.storage import NEWEST
@@ -32,7 +32,7 @@ from headgate.store.jobstore import JobStore
 from tests.edges.spark_files import put, rocksdb, uid
 from tests.edges.stores import FIRST, ONE, SECOND, TWO, UP, US, Heard, completed, open_job, segment
 
-FENCE = Fence(CheckpointId(0), FIRST, US, CheckpointId(1), None)
+EPOCH_RECORD = EpochRecord(CheckpointId(0), FIRST, US, CheckpointId(1), None)
 
 
 def listed(heard: Heard, generation: Generation = FIRST) -> dict[str, StoredFile]:
@@ -53,33 +53,34 @@ def entry(channel: str, batch: int, generation: int = 1) -> str:
     return f"channels/up/g{generation}/log/{channel}/{batch}.json"
 
 
-# -- the chain ---------------------------------------------------------------------------------------------------------
+# -- the checkpoint log
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_record_is_created_once_and_whoever_comes_second_is_shown_it(tmp_path: Path) -> None:
     heard = Heard(open_job(tmp_path))
-    heard.storage.create_record(CreateRecord(US, FENCE))
+    heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
     assert heard.last() == RecordCreated(US, FIRST, CheckpointId(0))
-    void = Void(CheckpointId(0), SECOND, LeaderId("other"))
-    heard.storage.create_record(CreateRecord(LeaderId("other"), void))
-    assert heard.last() == RecordTaken(LeaderId("other"), FENCE)
+    aborted_entry = AbortedEntry(CheckpointId(0), SECOND, LeaderId("other"))
+    heard.storage.create_record(CreateRecord(LeaderId("other"), aborted_entry))
+    assert heard.last() == RecordTaken(LeaderId("other"), EPOCH_RECORD)
 
 
-def test_the_chain_is_read_with_its_holds_and_copies(tmp_path: Path) -> None:
+def test_the_checkpoint_log_is_read_with_its_holds_and_copies(tmp_path: Path) -> None:
     heard = Heard(open_job(tmp_path))
-    heard.storage.create_record(CreateRecord(US, FENCE))
+    heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
     heard.store.set_hold(CheckpointId(7), held=True)
-    heard.storage.read_chain(ReadChain(US))
-    assert heard.last() == ChainRead(US, (FENCE,), (CheckpointId(7),), ())
+    heard.storage.read_checkpoint_log(ReadCheckpointLog(US))
+    assert heard.last() == CheckpointLogRead(US, (EPOCH_RECORD,), (CheckpointId(7),), ())
 
 
 def test_a_record_that_cannot_be_read_is_never_passed_over(tmp_path: Path) -> None:
     heard = Heard(open_job(tmp_path))
-    heard.storage.create_record(CreateRecord(US, FENCE))
-    next((tmp_path / "job/chain").iterdir()).write_bytes(b"damaged")
+    heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
+    next((tmp_path / "job/checkpoint-log").iterdir()).write_bytes(b"damaged")
     before = len(heard.told)
     with pytest.raises(BadStorage, match="is damaged"):
-        heard.storage.read_chain(ReadChain(US))
+        heard.storage.read_checkpoint_log(ReadCheckpointLog(US))
     assert len(heard.told) == before
 
 
@@ -113,18 +114,18 @@ class Away(JobStore):
 def away(tmp_path: Path) -> Heard:
     store = Away(open_job(tmp_path)._store, "job")
     heard = Heard(store)
-    heard.storage.create_record(CreateRecord(US, FENCE))
+    heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
     heard.told.clear()
     store.away = True
     return heard
 
 
 def test_a_storage_that_is_away_is_asked_again_and_ends_nothing(away: Heard) -> None:
-    away.storage.read_chain(ReadChain(US))
+    away.storage.read_checkpoint_log(ReadCheckpointLog(US))
     away.storage.set_hold(SetHold(US, CheckpointId(0), held=True))
     assert all(isinstance(each, Note) for each in away.told)
     assert len(away.warnings()) == 2
-    away.storage.create_record(CreateRecord(US, Void(CheckpointId(1), FIRST, US)))
+    away.storage.create_record(CreateRecord(US, AbortedEntry(CheckpointId(1), FIRST, US)))
     assert isinstance(away.last(), CreateUnclear)
 
 
@@ -139,16 +140,16 @@ def test_a_storage_that_is_read_only_or_full_for_a_while_ends_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(local.LocalStore, "_write", refuse)
-        heard.storage.create_record(CreateRecord(US, FENCE))
+        heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
         told = heard.last()
         assert isinstance(told, CreateUnclear)
-        assert "chain/0000000000.json" in told.why
+        assert "checkpoint-log/0000000000.json" in told.why
         assert os.strerror(number).lower() in told.why
     with monkeypatch.context() as patch:
         patch.setattr(local, "_scan", refuse)
-        heard.storage.read_chain(ReadChain(US))
-        assert "the chain could not be read" in heard.warnings()[-1]
-    heard.storage.create_record(CreateRecord(US, FENCE))
+        heard.storage.read_checkpoint_log(ReadCheckpointLog(US))
+        assert "the checkpoint log could not be read" in heard.warnings()[-1]
+    heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
     assert heard.last() == RecordCreated(US, FIRST, CheckpointId(0))
 
 
@@ -185,11 +186,13 @@ def test_a_hold_is_remembered_and_let_go(tmp_path: Path) -> None:
 def test_a_hold_that_comes_after_another_leader_is_taken_back(tmp_path: Path) -> None:
     """The other has read which checkpoints are held, and may be deleting this one."""
     heard = Heard(open_job(tmp_path))
-    heard.storage.create_record(CreateRecord(US, FENCE))
+    heard.storage.create_record(CreateRecord(US, EPOCH_RECORD))
     heard.storage.set_hold(SetHold(US, CheckpointId(3), held=True))
     assert heard.last() == HoldSet(US, CheckpointId(3), held=True)
     them = LeaderId("them")
-    heard.storage.create_record(CreateRecord(them, replace(FENCE, id=CheckpointId(8), generation=SECOND, leader=them)))
+    heard.storage.create_record(
+        CreateRecord(them, replace(EPOCH_RECORD, id=CheckpointId(8), generation=SECOND, leader=them))
+    )
     for number, held in ((4, True), (3, True), (3, False)):
         heard.storage.set_hold(SetHold(US, CheckpointId(number), held=held))
         assert heard.last() == LeadershipLost(US)
@@ -238,7 +241,7 @@ def test_a_checkpoint_that_names_what_is_gone_is_never_published(tmp_path: Path,
     with pytest.raises(BadStorage, match=r"gone|has no segment"):
         heard.storage.create_record(CreateRecord(US, record))
     assert heard.told == []
-    assert heard.store.read_chain() == ()
+    assert heard.store.read_checkpoint_log() == ()
 
 
 def test_what_is_in_flight_is_in_a_storage_that_is_elsewhere_before_the_record_is(tmp_path: Path) -> None:
@@ -321,7 +324,7 @@ def test_records_go_before_files_and_what_is_gone_already_is_no_error(tmp_path: 
     heard.storage.create_record(CreateRecord(US, record))
     for _ in range(2):
         delete(heard, "tasks/up/g1/metadata", "tasks/up/g1/offsets/3", entry("one.0", 9), records=(1,))
-    assert heard.store.read_chain() == ()
+    assert heard.store.read_checkpoint_log() == ()
     assert not (heard.root / "tasks/up/g1/metadata").exists()
 
 

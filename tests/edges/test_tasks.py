@@ -14,7 +14,14 @@ from headgate.channel.gates import Gates
 from headgate.channel.segments import Segments
 from headgate.core import effects as e
 from headgate.core.effects import CreateRecord
-from headgate.core.events import AttemptsAborted, Reported, SinkFull, SinkSealed, TaskFailed, TransactionCommitted
+from headgate.core.events import (
+    FailedAttemptsAborted,
+    Reported,
+    SinkFull,
+    SinkPreCommitted,
+    TaskFailed,
+    TransactionCommitted,
+)
 from headgate.core.graph import Channel, Graph, Task
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CommitPermit, InFlight, TaskSnapshot, Transaction
@@ -24,7 +31,7 @@ from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, PlannedChannel, PlannedTask
 from headgate.run.perform import Performer
 from headgate.run.tasks import Tasks
-from headgate.sink.api import Attempt, DeadRuns
+from headgate.sink.api import FailedAttempts, WriteId
 from headgate.source.api import Source
 from headgate.task.query import Query, Stopped
 from services.server import wait_until
@@ -62,37 +69,37 @@ class Staging:
     """A sink that remembers what it was asked to throw away."""
 
     def __init__(self) -> None:
-        self.abandoned: list[Any] = []
-        self.sealed: list[list[Attempt]] = []
-        self.begun: list[Attempt] = []
+        self.scope: list[Any] = []
+        self.pre_committed: list[list[WriteId]] = []
+        self.begun: list[WriteId] = []
         self.room = True
 
-    def has_room(self, attempt: Attempt) -> bool:
-        return self.room and attempt.sink in (OUT, AUDIT)
+    def has_room(self, write_id: WriteId) -> bool:
+        return self.room and write_id.sink in (OUT, AUDIT)
 
-    def begin_transaction(self, attempt: Attempt) -> None:
-        self.begun.append(attempt)
+    def begin_transaction(self, write_id: WriteId) -> None:
+        self.begun.append(write_id)
 
-    def invoke(self, attempt: Attempt, dataframe: Any) -> None:
+    def invoke(self, write_id: WriteId, dataframe: Any) -> None:
         pass
 
-    def pre_commit(self, checkpoint: int, generation: int, attempts: list[Attempt]) -> str:
-        self.sealed.append(attempts)
+    def pre_commit(self, checkpoint: int, generation: int, write_ids: list[WriteId]) -> str:
+        self.pre_committed.append(write_ids)
         return f"{generation}/{checkpoint}"
 
     def staged(self, _: str) -> tuple[()]:
         return ()
 
-    def commit(self, handle: str) -> None:
-        assert handle
+    def commit(self, committable: str) -> None:
+        assert committable
         self.room = True
 
-    def abort(self, abandoned: Any) -> None:
-        self.abandoned.append(abandoned)
+    def abort(self, scope: Any) -> None:
+        self.scope.append(scope)
 
 
 class Process:
-    """The tasks and the performer of one process, with lanes that do everything at once."""
+    """The tasks and the performer of one process, with serial executors that do everything at once."""
 
     def __init__(self, place: Path) -> None:
         self.heard = Heard(open_job(place))
@@ -126,8 +133,8 @@ class Process:
         self.tasks = Tasks(
             spark=spark, root=self.heard.root, plan=plan, analysis=about, batch_interval_ms=None, **common
         )
-        lanes: Any = SimpleNamespace(put=lambda _, job, *arguments: job(*arguments))
-        self.performer = Performer(tasks=self.tasks, lanes=lanes, answer=lambda _: None, **common)
+        serial_executors: Any = SimpleNamespace(put=lambda _, job, *arguments: job(*arguments))
+        self.performer = Performer(tasks=self.tasks, serial_executors=serial_executors, answer=lambda _: None, **common)
 
     @property
     def root(self) -> Path:
@@ -158,49 +165,49 @@ def process(tmp_path: Path) -> Iterator[Process]:
 # -- what is remembered of batches -------------------------------------------------------------------------------------
 
 
-def seal(checkpoint: int, sink: SinkId, after: int, through: int) -> e.SealSink:
-    return e.SealSink(FIRST, CheckpointId(checkpoint), sink, Batch(after), Batch(through))
+def pre_commit(checkpoint: int, sink: SinkId, after: int, through: int) -> e.PreCommitSink:
+    return e.PreCommitSink(FIRST, CheckpointId(checkpoint), sink, Batch(after), Batch(through))
 
 
 def commit(checkpoint: int, sink: SinkId, after: int, through: int) -> e.CommitTransaction:
-    transaction = Transaction(sink, FIRST, CheckpointId(checkpoint), Batch(after), Batch(through), "handle")
+    transaction = Transaction(sink, FIRST, CheckpointId(checkpoint), Batch(after), Batch(through), "committable")
     return e.CommitTransaction(FIRST, CommitPermit(CheckpointId(checkpoint), FIRST), transaction)
 
 
-def attempt(batch: int, run: int) -> Attempt:
-    return Attempt("job", OUT, FIRST, Batch(batch), Run(run))
+def write_id(batch: int, run: int) -> WriteId:
+    return WriteId("job", OUT, FIRST, Batch(batch), Run(run))
 
 
-def dead_runs(process: Process, run: int) -> DeadRuns:
-    process.order(e.AbortAttempts(FIRST, OUT, Run(run)))
-    assert process.told[-1] == AttemptsAborted(FIRST, OUT, Run(run))
-    found = process.sinks[OUT].abandoned[-1]
-    assert isinstance(found, DeadRuns)
+def failed_attempts(process: Process, run: int) -> FailedAttempts:
+    process.order(e.AbortFailedAttempts(FIRST, OUT, Run(run)))
+    assert process.told[-1] == FailedAttemptsAborted(FIRST, OUT, Run(run))
+    found = process.sinks[OUT].scope[-1]
+    assert isinstance(found, FailedAttempts)
     return found
 
 
-def test_a_seal_takes_of_each_batch_what_the_run_wrote_that_committed_it(process: Process) -> None:
+def test_a_pre_commit_takes_of_each_batch_what_the_run_wrote_that_committed_it(process: Process) -> None:
     process.ran(1, 0, 1)
     process.ran(2, 2)
-    process.order(seal(1, OUT, NO_BATCH, 2))
-    assert process.sinks[OUT].sealed == [[attempt(0, 1), attempt(1, 1), attempt(2, 2)]]
-    assert process.told[-1] == SinkSealed(FIRST, CheckpointId(1), OUT, "1/1")
+    process.order(pre_commit(1, OUT, NO_BATCH, 2))
+    assert process.sinks[OUT].pre_committed == [[write_id(0, 1), write_id(1, 1), write_id(2, 2)]]
+    assert process.told[-1] == SinkPreCommitted(FIRST, CheckpointId(1), OUT, "1/1")
 
 
-def test_what_is_sealed_and_not_committed_yet_is_not_thrown_away_with_a_dead_run(process: Process) -> None:
-    """The commit of checkpoint 1 is slow, or 1 was given up; the next seal begins behind it; then the query dies."""
+def test_what_is_pre_committed_and_not_committed_yet_is_not_thrown_away_with_a_dead_run(process: Process) -> None:
+    """The commit of 1 is slow, or 1 was given up; the next pre-commit begins behind it; then the query dies."""
     process.ran(1, *range(6))
-    process.order(seal(1, OUT, NO_BATCH, 2), seal(1, AUDIT, NO_BATCH, 2))
-    process.order(seal(2, OUT, 2, 4), seal(2, AUDIT, 2, 4))
-    dead = dead_runs(process, 2)
-    assert [batch for batch in range(6) if dead.covers(attempt(batch, 1))] == []
-    assert dead.covers(attempt(6, 1)), "it was never committed"
+    process.order(pre_commit(1, OUT, NO_BATCH, 2), pre_commit(1, AUDIT, NO_BATCH, 2))
+    process.order(pre_commit(2, OUT, 2, 4), pre_commit(2, AUDIT, 2, 4))
+    dead = failed_attempts(process, 2)
+    assert [batch for batch in range(6) if dead.covers(write_id(batch, 1))] == []
+    assert dead.covers(write_id(6, 1)), "it was never committed"
 
 
 def test_what_both_sinks_have_committed_is_forgotten(process: Process) -> None:
     process.ran(1, *range(6))
     for sink in (OUT, AUDIT):
-        process.order(seal(1, sink, NO_BATCH, 2))
+        process.order(pre_commit(1, sink, NO_BATCH, 2))
     process.order(commit(1, OUT, NO_BATCH, 2))
     assert sorted(process.tasks.committed_runs(FIRST, UP)) == list(range(6)), "the other sink has not"
     process.order(commit(1, AUDIT, NO_BATCH, 2))
@@ -386,12 +393,12 @@ def waiting(process: Process) -> tuple[threading.Thread, Query, list[BaseExcepti
 
 def test_a_batch_for_which_a_sink_has_no_room_says_so_and_waits_for_a_commit(process: Process) -> None:
     thread, _, raised = waiting(process)
-    one = Transaction(OUT, FIRST, CheckpointId(1), NO_BATCH, Batch(0), "handle")
+    one = Transaction(OUT, FIRST, CheckpointId(1), NO_BATCH, Batch(0), "committable")
     process.order(e.CommitTransaction(FIRST, CommitPermit(CheckpointId(1), FIRST), one))
     thread.join(60)
     assert not thread.is_alive()
     assert raised == []
-    assert [attempt.batch for attempt in process.sinks[OUT].begun] == [1]
+    assert [write_id.batch for write_id in process.sinks[OUT].begun] == [1]
 
 
 def test_a_batch_that_waits_for_room_is_stopped_with_its_run(process: Process) -> None:

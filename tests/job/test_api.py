@@ -178,11 +178,11 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (twice, r"LINE: uid 'in' is taken \(test_api.py:\d+\): give each a name of its own"),
     (twice_but_for_case, r"LINE: uid 'In' is too much like 'in' \(test_api.py:\d+\)"),
     # Things of another kind
-    (lambda: new_job().source("in"), r"LINE: None is no source: give one, as in headgate.generator.source\(...\)"),
-    (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is no source"),
-    (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is no source"),
-    (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is no sink: give one, as in"),
-    (lambda: stream().sink("out", anything(print)), "LINE: <built-in function print> is no sink"),
+    (lambda: new_job().source("in"), r"LINE: None is not a source: give one, as in headgate.generator.source\(...\)"),
+    (lambda: new_job().source("in", anything(NullSink())), r"LINE: NullSink\(.*\) is not a source"),
+    (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is not a source"),
+    (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is not a sink: give one, as in"),
+    (lambda: stream().sink("out", anything(print)), "LINE: <built-in function print> is not a sink"),
     (
         lambda: stream().transform("x"),
         r"LINE: transform\('x', ...\) needs a function from DataFrame to DataFrame, not None",
@@ -223,13 +223,13 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: Job("x", checkpoint=anything("/data")), "LINE: checkpoint='/data': give a headgate.Checkpointing"),
     (
         lambda: Job("x", checkpoint=STORAGE, restart=anything("always")),
-        "LINE: restart='always' is no strategy: make one",
+        "LINE: restart='always' is not a strategy: make one",
     ),
     (
         lambda: Job("x", checkpoint=STORAGE, state_backend=anything("rocksdb")),
-        "LINE: state_backend='rocksdb' is no state backend",
+        "LINE: state_backend='rocksdb' is not a state backend",
     ),
-    (lambda: Job("x", checkpoint=STORAGE, batch_interval="x"), "LINE: batch_interval='x' is no duration"),
+    (lambda: Job("x", checkpoint=STORAGE, batch_interval="x"), "LINE: batch_interval='x' is not a valid duration"),
     (
         lambda: Job("x", checkpoint=STORAGE, spark_conf=anything({"a": None})),
         "LINE: spark_conf has 'a': None: give text",

@@ -47,7 +47,7 @@ def told(directory: Path, body: str) -> str:
         ),
         ("hg.files.sink(7)", "files.sink: path is 7: give the path of a directory"),
         ('hg.files.sink("out", files_per_batch="one")', "files_per_batch is 'one': give a whole number"),
-        ('hg.Checkpointing(storage="state", interval="soon")', "interval='soon' is no duration"),
+        ('hg.Checkpointing(storage="state", interval="soon")', "interval='soon' is not a valid duration"),
         ('hg.Job("a", checkpoint=hg.Checkpointing(storage="gs://b/c"))', "Spark has no file system for 'gs'"),
         ('hg.Job("a", checkpoint=hg.Checkpointing(storage="s3://b/c"))', "write s3a:// in its place"),
         (

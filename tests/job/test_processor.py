@@ -316,7 +316,7 @@ def test_what_has_no_timestamp_is_left_as_it_is(spark: SparkSession, of: str) ->
 def test_a_wrong_delay_is_refused_as_any_duration_is() -> None:
     handle: Any = None
     context = Context(processing_ms=1, watermark_ms=1, _handle=handle, _time="processing")
-    with pytest.raises(InvalidOption, match="delay='soon' is no duration"):
+    with pytest.raises(InvalidOption, match="delay='soon' is not a valid duration"):
         context.timer_after("soon")
     with pytest.raises(InvalidJob, match="a timer needs a time"):
         Context(processing_ms=-1, watermark_ms=-1, _handle=handle, _time="none").timer_at(5)

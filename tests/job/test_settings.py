@@ -39,7 +39,7 @@ def test_a_duration_is_written_in_several_ways(written: Duration, milliseconds: 
     "written", ["", "10", "10 m", "1h30min", "-1s", "ms", True, None, [], float("nan"), float("inf")]
 )
 def test_what_is_no_duration_is_refused_with_an_example(written: Any) -> None:
-    with pytest.raises(InvalidOption, match=rf"^ttl={re.escape(repr(written))} is no duration: .*, ttl='1h'$"):
+    with pytest.raises(InvalidOption, match=rf"^ttl={re.escape(repr(written))} is not a valid duration: .*, ttl='1h'$"):
         duration_ms(written, name="ttl", example="1h")
 
 
@@ -95,18 +95,18 @@ def test_without_an_interval_checkpoints_are_taken_when_asked_for() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"storage": ""}, "storage='' is no place: write a URI or a path, storage='file:///data/headgate'"),
-        ({"storage": None}, "storage=None is no place"),
-        ({"storage": b"/x"}, "is no place: write a URI or a path"),
-        ({"working_directory": " "}, "working_directory=' ' is no place"),
+        ({"storage": ""}, "storage='' is not a valid place: write a URI or a path, storage='file:///data/headgate'"),
+        ({"storage": None}, "storage=None is not a valid place"),
+        ({"storage": b"/x"}, "is not a valid place: write a URI or a path"),
+        ({"working_directory": " "}, "working_directory=' ' is not a valid place"),
         (
             {"interval": "soon"},
-            "interval='soon' is no duration: write a number with ms, s, min, h or d, interval='10s'",
+            "interval='soon' is not a valid duration: write a number with ms, s, min, h or d, interval='10s'",
         ),
         ({"interval": 0}, "interval=0 is too short: it must be 1 ms or more, interval='10s'"),
         (
             {"mode": "twice"},
-            "mode='twice' is no guarantee: choose one of 'exactly-once', 'at-least-once', 'at-most-once'",
+            "mode='twice' is not a valid guarantee: choose one of 'exactly-once', 'at-least-once', 'at-most-once'",
         ),
         ({"timeout": "0s"}, "timeout='0s' is too short: it must be 1 ms or more, timeout='10min'"),
         ({"min_pause": -1}, "min_pause=-1 is too short: it must be 0 ms or more, min_pause='1s'"),
@@ -116,14 +116,14 @@ def test_without_an_interval_checkpoints_are_taken_when_asked_for() -> None:
         ),
         (
             {"max_concurrent_checkpoints": 1.5},
-            "max_concurrent_checkpoints=1.5 is no whole number: write max_concurrent_checkpoints=1",
+            "max_concurrent_checkpoints=1.5 is not a valid whole number: write max_concurrent_checkpoints=1",
         ),
-        ({"num_retained": True}, "num_retained=True is no whole number: write num_retained=1"),
+        ({"num_retained": True}, "num_retained=True is not a valid whole number: write num_retained=1"),
         ({"tolerable_failed_checkpoints": -1}, "tolerable_failed_checkpoints=-1 is too few: it must be 0 or more"),
         ({"unaligned": "yes"}, "unaligned='yes' is neither on nor off: write unaligned=True or unaligned=False"),
         ({"checkpoints_after_tasks_finish": 1}, "checkpoints_after_tasks_finish=1 is neither on nor off"),
         ({"retain_on_cancellation": None}, "retain_on_cancellation=None is neither on nor off"),
-        ({"aligned_checkpoint_timeout": "x"}, "aligned_checkpoint_timeout='x' is no duration"),
+        ({"aligned_checkpoint_timeout": "x"}, "aligned_checkpoint_timeout='x' is not a valid duration"),
         ({"max_batches_ahead": 0}, "max_batches_ahead=0 is too few: it must be 1 or more"),
         (
             {"mode": "at-least-once", "unaligned": True},
@@ -168,16 +168,20 @@ def test_restart_strategies_take_durations_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("strategy", "wrong", "message"),
     [
-        ("fixed_delay", {"delay": "x"}, "delay='x' is no duration"),
+        ("fixed_delay", {"delay": "x"}, "delay='x' is not a valid duration"),
         ("fixed_delay", {"attempts": 0}, "attempts=0 is too few: it must be 1 or more, attempts=3"),
-        ("failure_rate", {"failures": "3"}, "failures='3' is no whole number: write failures=3"),
+        ("failure_rate", {"failures": "3"}, "failures='3' is not a valid whole number: write failures=3"),
         ("failure_rate", {"interval": 0}, "interval=0 is too short"),
         ("exponential_delay", {"initial": 0}, "initial=0 is too short"),
         ("exponential_delay", {"initial": "2min"}, "maximum='1min' is below initial='2min': raise it"),
         ("exponential_delay", {"multiplier": 1}, "multiplier=1 makes no delay longer: write a number above 1"),
         ("exponential_delay", {"multiplier": "2"}, "multiplier='2' makes no delay longer"),
-        ("exponential_delay", {"jitter": 1}, "jitter=1 is no share: write a number from 0 to below 1, jitter=0.1"),
-        ("exponential_delay", {"jitter": True}, "jitter=True is no share"),
+        (
+            "exponential_delay",
+            {"jitter": 1},
+            "jitter=1 is not a valid share: write a number from 0 to below 1, jitter=0.1",
+        ),
+        ("exponential_delay", {"jitter": True}, "jitter=True is not a valid share"),
         ("exponential_delay", {"reset_after": "0s"}, "reset_after='0s' is too short"),
     ],
 )

@@ -26,7 +26,7 @@ next one has taken over. A total counts as stale for each row by which it is beh
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description="Kill, and count what is left.")
     parser.add_argument("--group", choices=GROUPS, required=True, help="the ways that the rows take")
-    parser.add_argument("--rounds", type=int, default=20, help="so many kills")
+    parser.add_argument("--rounds", type=int, default=20, help="this many kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the report into this directory")
     parser.add_argument("--only", choices=sorted(WAYS), action="append", default=[], help="this way alone, or these")
@@ -65,10 +65,10 @@ def as_text(report: Report, *, zombies: bool = False) -> str:
         f"# {'Zombies' if zombies else 'Kills'}: {report.group}",
         "",
         f"{len(report.rounds)} rounds of {signals}, seed {report.seed}, on `{MASTER}`; {report.rows} rows went in, and",
-        f"each of them went out by every way below. {report.seconds / 60:.0f} minutes. Verdict: **{verdict}**.",
+        f"each of them went to every sink below. {report.seconds / 60:.0f} minutes. Verdict: **{verdict}**.",
         "",
         *([ABOUT_ZOMBIES, ""] if zombies else []),
-        "| way out | rows found by its reader | lost or stale | doubled |",
+        "| sink | rows found by its reader | lost or stale | doubled |",
         "| --- | ---: | ---: | ---: |",
         *(f"| {name} | {found} | {lost} | {doubled} |" for name, (found, lost, doubled) in report.found.items()),
         "",

@@ -1,6 +1,6 @@
 """Rounds of SIGKILL: of the driver, of an executor, or of a server, at moments drawn from a seed.
 
-One rule: a round kills a real process while rows flow by every way at once, and at the end each way's own reader counts
+One rule: a round kills a real process while rows flow to all sinks, and at the end each way's own reader counts
 every row that ever went in.
 """
 
@@ -37,7 +37,7 @@ class Round:
     victim: str
     generation: int
     checkpoints: int
-    """So many checkpoints with new rows were complete when it came."""
+    """How many checkpoints with new rows were complete when it came."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Campaign:
         self.report = Report(group, seed)
 
     def run(self, rounds: int, tell: Callable[[Round], None] = lambda _: None) -> Report:
-        """Kill so often; then let the job come to rest in good order, and count."""
+        """Kill this often; then let the job come to rest in good order, and count."""
         begun = time.monotonic()
         try:
             for number, victim in zip(range(1, rounds + 1), self._victims(), strict=False):

@@ -1,4 +1,4 @@
-"""The job of a campaign: numbered rows, each of which goes out by every way of a group.
+"""The job of a campaign: numbered rows, each of which goes to every sink of a group.
 
 ``HEADGATE_KILLS`` (JSON) says which, and where the servers are.
 """

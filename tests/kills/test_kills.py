@@ -1,4 +1,4 @@
-"""A few seeded rounds for each way out, one of them the driver, one an executor. Campaigns are in ``docs/reports``."""
+"""A few seeded rounds for each sink, one of them the driver, one an executor. Campaigns are in ``docs/reports``."""
 
 from pathlib import Path
 

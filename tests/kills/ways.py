@@ -1,4 +1,4 @@
-"""Every way out that a campaign of kills tries: what it needs, the sink itself, and an independent reader.
+"""Every sink that a campaign of kills tries: what it needs, the sink itself, and an independent reader.
 
 One rule: a reader knows nothing of Headgate. It is ``psql``, ``mariadb``, a consumer that sees committed rows, a plain
 HTTP request, or the table format's own reader.
@@ -26,7 +26,7 @@ BLOCK = 500
 
 @dataclass(frozen=True)
 class Way:
-    """A way out."""
+    """A sink under test."""
 
     name: str
     server: str | None
@@ -83,7 +83,7 @@ def _files(ground: Ground) -> Counter[int]:
 
 
 def _in_search(ground: Ground) -> Counter[int]:
-    """All ids, page by page: one answer has no more than so many."""
+    """All ids, page by page: one answer has no more than this many."""
     ground.opensearch.request("POST", "/numbers/_refresh")
     found: Counter[int] = Counter()
     after: list[int] = []

@@ -79,7 +79,7 @@ MUTANTS = (
         "    if first is not None:\n        context.order(CreateRecord(state.leader, first))\n"
         "    if last is not None:\n"
         "        for name, sink in context.state.sinks.items():\n"
-        "            after, _ = commit.allow(sink, chain.permit(last))\n"
+        "            after, _ = commit.allow(sink, checkpoint_log.permit(last))\n"
         "            context.set_sink(name, after)\n"
         "            if after.due:\n"
         "                from headgate.core.effects import CommitTransaction\n"
@@ -111,45 +111,45 @@ MUTANTS = (
         "in_flight=(),",
     ),
     Mutant(
-        "the fence is ignored: a foreign record counts as ours",
-        "chain.py",
-        "    if not is_same(chain.queue[0], record):\n        return chain, Answer.FOREIGN, None\n"
-        "    chain, ours = created(chain, record.generation, record.id)",
-        "    chain, ours = created(chain, chain.queue[0].generation, record.id)",
+        "the epoch record is ignored: a foreign record counts as ours",
+        "checkpoint_log.py",
+        "    if not is_same(log.queue[0], record):\n        return log, Answer.FOREIGN, None\n"
+        "    log, ours = created(log, record.generation, record.id)",
+        "    log, ours = created(log, log.queue[0].generation, record.id)",
     ),
     Mutant(
-        "a fence counts wherever it landed",
+        "an epoch record counts wherever it landed",
         "leadership.py",
-        "    ours = state.fence is not None and tail is not None and chain.is_same(tail, state.fence)\n",
-        "    ours = state.fence is not None and any(chain.is_same(r, state.fence) for r in fact.records)\n",
+        "is not None and tail is not None and checkpoint_log.is_same(tail, state.epoch_record)\n",
+        "is not None and any(checkpoint_log.is_same(each, state.epoch_record) for each in fact.records)\n",
     ),
     Mutant(
-        "no fence is burned where the predecessor would write next",
-        "chain.py",
-        "place = CheckpointId(tail.next_id if isinstance(tail, Fence) else tail.id + 1)",
+        "no epoch record is written where the predecessor would write next",
+        "checkpoint_log.py",
+        "place = CheckpointId(tail.next_id if isinstance(tail, EpochRecord) else tail.id + 1)",
         "place = CheckpointId(tail.id + 1)",
     ),
     Mutant(
         "a failed store write is trusted: the checkpoint is taken as published",
         "publication.py",
-        "    links = chain.unclear(\n",
-        "    links, record = chain.created(state.chain, fact.generation, fact.record)\n"
-        "    context.state = evolve(state, chain=links)\n"
+        "    links = checkpoint_log.unclear(\n",
+        "    links, record = checkpoint_log.created(state.checkpoint_log, fact.generation, fact.record)\n"
+        "    context.state = evolve(state, checkpoint_log=links)\n"
         "    _recorded(context, record)\n"
         "    return\n"
-        "    links = chain.unclear(\n",
+        "    links = checkpoint_log.unclear(\n",
     ),
     Mutant(
         "a failed store write is believed not to have landed: the checkpoint is forgotten",
-        "chain.py",
-        "    return evolve(chain, retry_at_ms=now_ms + delay_ms, tries=chain.tries + 1, failing_since_ms=since_ms)\n",
-        "    return evolve(chain, queue=chain.queue[1:], recorded=record)\n",
+        "checkpoint_log.py",
+        "    return evolve(log, retry_at_ms=now_ms + delay_ms, tries=log.tries + 1, failing_since_ms=since_ms)\n",
+        "    return evolve(log, queue=log.queue[1:], recorded=record)\n",
     ),
     Mutant(
-        "a checkpoint is published before every sink has sealed",
+        "a checkpoint is published before every sink has pre-committed",
         "coordinator.py",
         "    return len(pending.acknowledged) == len(state.tasks) and all(\n"
-        "        sink.sealed_for >= pending.id for sink in state.sinks.values()\n"
+        "        sink.pre_committed_for >= pending.id for sink in state.sinks.values()\n"
         "    )",
         "    return len(pending.acknowledged) == len(state.tasks)",
     ),
@@ -160,30 +160,30 @@ MUTANTS = (
         "            batch=state.tasks[task.id].boundary.batch,\n",
     ),
     Mutant(
-        "what was sealed for a checkpoint that was given up is dropped",
+        "what was pre-committed for a checkpoint that was given up is dropped",
         "commit.py",
-        "    later = tuple(seal for seal in sink.wanted[1:] if seal.checkpoint != checkpoint)\n",
-        "    sink = evolve(sink, sealed=tuple(t for t in sink.sealed if t.checkpoint != checkpoint))\n"
-        "    later = tuple(seal for seal in sink.wanted[1:] if seal.checkpoint != checkpoint)\n",
+        "    later = tuple(pre_commit for pre_commit in sink.wanted[1:] if pre_commit.checkpoint != checkpoint)\n",
+        "    sink = evolve(sink, pre_committed=tuple(t for t in sink.pre_committed if t.checkpoint != checkpoint))\n"
+        "    later = tuple(pre_commit for pre_commit in sink.wanted[1:] if pre_commit.checkpoint != checkpoint)\n",
     ),
     Mutant(
-        "a failed seal counts as done",
+        "a failed pre-commit counts as done",
         "commit.py",
         "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n"
         "    return sink, sink.wanted[0] if sink.wanted else None\n"
-        "\n\ndef forget_seals",
+        "\n\ndef forget_pre_commits",
         "    done = sink.wanted[0]\n"
-        "    sink = evolve(sink, sealed_through=done.through, sealed_for=done.checkpoint)\n"
+        "    sink = evolve(sink, pre_committed_through=done.through, pre_committed_for=done.checkpoint)\n"
         "    sink = _settle(evolve(sink, wanted=sink.wanted[1:]))\n"
         "    return sink, sink.wanted[0] if sink.wanted else None\n"
-        "\n\ndef forget_seals",
+        "\n\ndef forget_pre_commits",
     ),
     Mutant(
         "a failed commit is given up instead of tried again",
         "sinks.py",
         "        sink = commit.commit_failed("
         "sink, state.now_ms, settings.commit_retry_ms, settings.commit_retry_max_ms)\n",
-        "        sink, _ = commit.committed(sink, fact.sealed_in, fact.checkpoint)\n        del settings\n",
+        "        sink, _ = commit.committed(sink, fact.pre_committed_in, fact.checkpoint)\n        del settings\n",
     ),
     Mutant(
         "decided commits are forgotten on recovery",
@@ -192,17 +192,17 @@ MUTANTS = (
         "        commits=(),",
     ),
     Mutant(
-        "strangers are thrown away before decided commits are finished",
+        "what stale generations left is thrown away before decided commits are finished",
         "leadership.py",
         "    for sink in sinks:\n        committing.order_commit(context, sink)",
-        "    committing.abort_strangers(context, fence.generation)\n"
+        "    committing.abort_stale_generations(context, epoch_record.generation)\n"
         "    for sink in sinks:\n        committing.order_commit(context, sink)",
     ),
     Mutant(
-        "strangers of our own generation are thrown away at the start",
+        "what our own generation wrote is thrown away as stale at the start",
         "leadership.py",
-        "    committing.abort_strangers(context, state.generation)\n",
-        "    committing.abort_strangers(context, state.generation + 1)  # type: ignore[arg-type]\n",
+        "    committing.abort_stale_generations(context, state.generation)\n",
+        "    committing.abort_stale_generations(context, state.generation + 1)  # type: ignore[arg-type]\n",
     ),
     Mutant(
         "the job returns to the checkpoint before the latest",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "an id is used again by the next leader",
-        "chain.py",
+        "checkpoint_log.py",
         "    ahead = 1 if tail.leader == leader else IDS_AHEAD_MAX\n",
         "    ahead = 1\n",
     ),
@@ -250,9 +250,10 @@ MUTANTS = (
     Mutant(
         "a cancelled job deletes its checkpoints without making sure that it still leads",
         "closing.py",
-        "    if not state.burned:\n",
-        "    context.state = state = evolve(state, burned=state.burned or state.ending is Ending.CANCELLED)\n"
-        "    if not state.burned:\n",
+        "    if not state.closing_written:\n",
+        "    written = state.closing_written or state.ending is Ending.CANCELLED\n"
+        "    context.state = state = evolve(state, closing_written=written)\n"
+        "    if not state.closing_written:\n",
     ),
     Mutant(
         "a finished task's end is not seen by who reads from it",
@@ -281,8 +282,8 @@ MUTANTS = (
     Mutant(
         "a job that is over is started again by whoever takes over",
         "leadership.py",
-        "    if isinstance(tail, Fence) and tail.ending is not None and not state.restore.again:\n",
-        "    if isinstance(tail, Fence) and tail.ending is not None and tail.id < 0:\n",
+        "    if isinstance(tail, EpochRecord) and tail.ending is not None and not state.restore.again:\n",
+        "    if isinstance(tail, EpochRecord) and tail.ending is not None and tail.id < 0:\n",
     ),
     Mutant(
         "what the user said of renamed operators is forgotten before a checkpoint knows it",
@@ -315,7 +316,7 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "a fence without an ending counts as paid up",
+        "an epoch record without an ending counts as paid up",
         "recovery.py",
         "            if record.ending is not None:\n                return ()\n",
         "            return ()\n",
@@ -363,9 +364,9 @@ MUTANTS = (
         "    return [*(name",
     ),
     Mutant(
-        "a fence with an ending is not read any more",
-        "chain.py",
-        "    telling = [fence.id for fence in before if fence.ending is not None or fence.abandoned]\n",
+        "an epoch record with an ending is not read any more",
+        "checkpoint_log.py",
+        "    telling = [record.id for record in before if record.ending is not None or record.abandoned]\n",
         "    telling: list[CheckpointId] = []\n",
     ),
     Mutant(

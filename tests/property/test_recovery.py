@@ -10,7 +10,7 @@ from headgate.core.graph import Channel, Graph, Operator, Task
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, OperatorUid, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight, Restore
 from headgate.core.recovery import Recovery
-from tests.helpers import completed, fence, void
+from tests.helpers import aborted_entry, completed, epoch_record
 
 SECOND = Generation(2)
 
@@ -66,7 +66,7 @@ def jobs(draw: st.DrawFn) -> tuple[Graph, CompletedCheckpoint]:
 
 
 def plan(graph: Graph, base: CompletedCheckpoint, restore: Restore | None = None) -> Recovery:
-    return recovery.plan(graph, (fence(0, 1, 1), base, void(2)), restore or Restore(), SECOND)
+    return recovery.plan(graph, (epoch_record(0, 1, 1), base, aborted_entry(2)), restore or Restore(), SECOND)
 
 
 Names = Mapping[OperatorUid, OperatorUid]

@@ -14,7 +14,7 @@ from headgate.core.errors import ProtocolError
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
 from headgate.core.job import step
-from headgate.core.records import Boundary, Fence, Record, StoredFile
+from headgate.core.records import Boundary, EpochRecord, Record, StoredFile
 from headgate.core.restart import Failure, FailureClass, FixedDelay
 from headgate.core.settings import Mode, Settings
 from headgate.core.state import JobState, Phase
@@ -83,8 +83,8 @@ class Rest:
         """What somebody answers to an order: most often that it is done."""
         state, badly = self.state, how == 0
         match order:
-            case o.ReadChain(leader):
-                return e.ChainRead(leader, tuple(self.records[number] for number in sorted(self.records)))
+            case o.ReadCheckpointLog(leader):
+                return e.CheckpointLogRead(leader, tuple(self.records[number] for number in sorted(self.records)))
             case o.CreateRecord(leader, record):
                 return self.create(leader, record, how)
             case o.StartTask(generation, name, run):
@@ -101,13 +101,13 @@ class Rest:
                 if badly:
                     return e.SnapshotDeclined(generation, checkpoint, name)
                 return e.SnapshotTaken(generation, checkpoint, name, batch, (f"{name}/{batch}",))
-            case o.SealSink(generation, checkpoint, sink):
-                return (e.SealFailed if badly else e.SinkSealed)(generation, checkpoint, sink)
+            case o.PreCommitSink(generation, checkpoint, sink):
+                return (e.PreCommitFailed if badly else e.SinkPreCommitted)(generation, checkpoint, sink)
             case o.CommitTransaction(generation, _, one):
                 fact = e.CommitFailed if how < 3 else e.TransactionCommitted
                 return fact(generation, one.sink, one.generation, one.checkpoint)
-            case o.AbortStrangers(generation, sink, below):
-                return e.StrangersAborted(generation, sink, below)
+            case o.AbortStaleGenerations(generation, sink, below):
+                return e.StaleGenerationsAborted(generation, sink, below)
             case o.CopySavepoint(leader, checkpoint):
                 return e.SavepointCopied(leader, checkpoint)
             case o.DeleteSavepoint(leader, checkpoint):
@@ -160,7 +160,7 @@ class Rest:
 
     def again(self, which: int, how: int) -> e.Event | None:
         """Something that was said before is heard once more."""
-        said = [one for one in self.said if not isinstance(one, e.LeadershipWon | e.ChainRead)]
+        said = [one for one in self.said if not isinstance(one, e.LeadershipWon | e.CheckpointLogRead)]
         return said[-1 - (16 * which + how) % len(said)] if said else None
 
     def time_passes(self, which: int, how: int) -> e.Event:
@@ -183,18 +183,18 @@ class Rest:
         return facts[how % len(facts)]
 
     def loses(self, which: int, how: int) -> e.Event | None:
-        """Somebody else leads; the core hears of it, or finds his fence."""
+        """Somebody else leads; the core hears of it, or finds his epoch record."""
         if which < 12:
             return None
         if how < 8:
             return e.LeadershipLost(self.state.leader)
         if self.state.phase is not Phase.RUNNING:
             return None
-        place = CheckpointId(self.state.chain.recorded + 1)
+        place = CheckpointId(self.state.checkpoint_log.recorded + 1)
         if place in self.records:
             return None
         above = Generation(self.state.generation + 1)
-        self.records[place] = Fence(place, above, OTHER, CheckpointId(place + 8), self.state.base)
+        self.records[place] = EpochRecord(place, above, OTHER, CheckpointId(place + 8), self.state.base)
         return None
 
 
@@ -260,7 +260,7 @@ def test_a_fact_that_cannot_be_is_a_protocol_error_and_nothing_else(
         e.BatchCommitted(generation, whose, Run(run), Boundary(Batch(batch), (Batch(number),) * len(inputs))),
         e.TaskStarted(generation, whose, Run(run), Boundary(Batch(batch), (Batch(number),) * len(inputs))),
     ]
-    facts += [e.SinkSealed(generation, checkpoint, SinkId(sink)) for sink in rest.state.sinks]
+    facts += [e.SinkPreCommitted(generation, checkpoint, SinkId(sink)) for sink in rest.state.sinks]
     for fact in facts:
         shown = repr(rest.state)
         try:

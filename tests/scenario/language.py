@@ -114,9 +114,9 @@ class World:
         return self.state.generation
 
     def _boot(self) -> list[str]:
-        for line in ("lead L0", "chain-read", "created", "chain-read", *(f"start {task.id}" for task in self.tasks)):
+        for line in ("lead L0", "log-read", "created", "log-read", *(f"start {task.id}" for task in self.tasks)):
             self.run(line)
-        for sink in self.state.strangers:
+        for sink in self.state.stale_generations:
             self.run(f"aborted {sink}")
         return [f"{self.speaker} runs generation {self.generation}"]
 
@@ -134,7 +134,7 @@ class World:
         return Boundary(Batch(int(batch)), tuple(Batch(int(words.named.get(c.id, at))) for c, at in inputs))
 
     def head(self) -> Record:
-        return self.state.chain.queue[0]
+        return self.state.checkpoint_log.queue[0]
 
     def sink(self, words: Words) -> SinkState:
         return self.state.sinks[SinkId(words[0])]
@@ -188,9 +188,9 @@ def won(world: World, words: Words) -> e.Event:
     return e.LeadershipWon(LeaderId(words[0]), Restore(checkpoint=checkpoint, again="again" in words.plain))
 
 
-def chain_read(world: World, _: Words) -> e.Event:
+def checkpoint_log_read(world: World, _: Words) -> e.Event:
     records = tuple(world.store[number] for number in sorted(world.store))
-    return e.ChainRead(world.leader, records, tuple(world.held), tuple(world.copied))
+    return e.CheckpointLogRead(world.leader, records, tuple(world.held), tuple(world.copied))
 
 
 def created(world: World, _: Words) -> e.Event:
@@ -274,7 +274,7 @@ def of_sink(fact: Callable[[Generation, CheckpointId, SinkId, str], e.Event]) ->
 FACTS: dict[str, Callable[[World, Words], e.Event]] = {
     "lead": won,
     "lost": lambda _, x: e.LeadershipLost(LeaderId(x[0])),
-    "chain-read": chain_read,
+    "log-read": checkpoint_log_read,
     "created": created,
     "taken": taken,
     "unclear": unclear,
@@ -289,11 +289,11 @@ FACTS: dict[str, Callable[[World, Words], e.Event]] = {
     "tick": lambda _, x: e.Ticked(x.number(0)),
     "ack": acknowledged,
     "decline": lambda w, x: e.SnapshotDeclined(w.generation, CheckpointId(x.number(1)), TaskId(x[0]), "too busy"),
-    "seal": of_sink(e.SinkSealed),
-    "seal-failed": of_sink(e.SealFailed),
+    "pre-commit": of_sink(e.SinkPreCommitted),
+    "pre-commit-failed": of_sink(e.PreCommitFailed),
     "committed": committed,
     "commit-failed": commit_failed,
-    "aborted": lambda w, x: e.StrangersAborted(w.generation, SinkId(x[0]), w.state.abort_below),
+    "aborted": lambda w, x: e.StaleGenerationsAborted(w.generation, SinkId(x[0]), w.state.abort_below),
     "ask-checkpoint": lambda _, x: e.CheckpointAsked(RequestId(x[0])),
     "ask-savepoint": lambda _, x: e.SavepointAsked(RequestId(x[0]), stop="stop" in x.plain),
     "cancel": lambda _, x: e.CancelAsked(RequestId(x[0])),

@@ -7,9 +7,9 @@ after its batch 4; -1 stands before the first batch.
 from typing import assert_never
 
 from headgate.core.effects import (
-    AbortAttempts,
+    AbortFailedAttempts,
     AbortSnapshot,
-    AbortStrangers,
+    AbortStaleGenerations,
     AbortUnpublished,
     AdmitBatch,
     AnswerAck,
@@ -24,14 +24,14 @@ from headgate.core.effects import (
     Notify,
     NotifyCompleted,
     OpenGate,
-    ReadChain,
-    SealSink,
+    PreCommitSink,
+    ReadCheckpointLog,
     SetHold,
     StartTask,
     StopTask,
     TakeSnapshot,
 )
-from headgate.core.records import CompletedCheckpoint, Fence, InFlight, Record, Transaction, Void
+from headgate.core.records import AbortedEntry, CompletedCheckpoint, EpochRecord, InFlight, Record, Transaction
 from headgate.core.state import JobState, PendingCheckpoint, TaskState
 
 
@@ -55,18 +55,18 @@ def order(effect: Effect) -> str:
             return f"abort snapshots for {checkpoint}"
         case NotifyCompleted(_, checkpoint):
             return f"notify that {checkpoint} is completed"
-        case SealSink(_, checkpoint, sink, after, through):
-            return f"seal {sink} ({after}, {through}] for {checkpoint}"
+        case PreCommitSink(_, checkpoint, sink, after, through):
+            return f"pre-commit {sink} ({after}, {through}] for {checkpoint}"
         case CommitTransaction(_, permit, what):
             return f"commit {_transaction(what)}, permitted by {permit.checkpoint}"
-        case AbortAttempts(_, sink, run):
+        case AbortFailedAttempts(_, sink, run):
             return f"abort attempts of {sink} by runs before #{run}"
-        case AbortStrangers(_, sink, below):
-            return f"abort strangers in {sink} below g{below}"
+        case AbortStaleGenerations(_, sink, below):
+            return f"abort stale generations in {sink} below g{below}"
         case AbortUnpublished(_, sink, after):
             return f"abort what {sink} has after {after}"
-        case ReadChain():
-            return "read the chain"
+        case ReadCheckpointLog():
+            return "read the checkpoint log"
         case CreateRecord(_, record):
             return f"create {_record(record)}"
         case CopySavepoint(_, checkpoint):
@@ -91,13 +91,16 @@ def whole(state: JobState) -> list[str]:
     lines += [f"task {name} {_task(task)}" for name, task in state.tasks.items()]
     lines += [f"gate {channel} {through}" for channel, through in state.gates.items()]
     lines += [f"pending {_pending(pending)}" for pending in state.pending]
-    lines += [f"chain through {state.chain.recorded}, next id {state.next_id}"]
-    lines += [f"queued {_record(record)}" for record in state.chain.queue]
+    lines += [f"checkpoint log through {state.checkpoint_log.recorded}, next id {state.next_id}"]
+    lines += [f"queued {_record(record)}" for record in state.checkpoint_log.queue]
     lines += [f"kept {_line(tuple(c.id for c in state.completed))}; held {_line(state.held)}; base {state.base}"]
     for name, sink in state.sinks.items():
-        lines += [f"sink {name} sealed through {sink.sealed_through}"]
-        lines += [f"sink {name} wants a seal through {seal.through} for {seal.checkpoint}" for seal in sink.wanted]
-        lines += [f"sink {name} sealed {_transaction(one)}" for one in sink.sealed]
+        lines += [f"sink {name} pre-committed through {sink.pre_committed_through}"]
+        lines += [
+            f"sink {name} wants a pre-commit through {pre_commit.through} for {pre_commit.checkpoint}"
+            for pre_commit in sink.wanted
+        ]
+        lines += [f"sink {name} pre-committed {_transaction(one)}" for one in sink.pre_committed]
         lines += [f"sink {name} due {_transaction(one)}, permitted by {by.checkpoint}" for by, one in sink.due]
     return lines
 
@@ -129,10 +132,10 @@ def _pending(pending: PendingCheckpoint) -> str:
 
 def _record(record: Record) -> str:
     match record:
-        case Void(number, generation, leader):
-            return f"void {number} of {leader} g{generation}"
-        case Fence(number, generation, leader, next_id, base):
-            what = f"closing fence ({record.ending.value})" if record.ending else "fence"
+        case AbortedEntry(number, generation, leader):
+            return f"aborted entry {number} of {leader} g{generation}"
+        case EpochRecord(number, generation, leader, next_id, base):
+            what = f"closing record ({record.ending.value})" if record.ending else "epoch record"
             return f"{what} {number} of {leader} g{generation}: next id {next_id}, base {base}"
         case CompletedCheckpoint(number, generation, leader, kind, tasks, channels, transactions):
             words = [f"{one.task}@{one.batch}{' finished' if one.finished else ''}" for one in tasks]
@@ -148,7 +151,7 @@ def _in_flight(held: InFlight) -> str:
 
 
 def _transaction(one: Transaction) -> str:
-    return f"{one.sink} ({one.after}, {one.through}] sealed for g{one.generation} {one.checkpoint}"
+    return f"{one.sink} ({one.after}, {one.through}] pre-committed for g{one.generation} {one.checkpoint}"
 
 
 def _line(words: tuple[object, ...]) -> str:

@@ -125,8 +125,8 @@ def test_clients_must_say_who_they_are_and_may_do_only_what_is_allowed(
         assert failure.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
         errors: list[KafkaError] = []
-        stranger = Producer({**server.client, **QUIET, "sasl.password": "wrong", "error_cb": errors.append})
+        other = Producer({**server.client, **QUIET, "sasl.password": "wrong", "error_cb": errors.append})
         deadline = time.monotonic() + 60
         while not errors and time.monotonic() < deadline:
-            stranger.poll(0.1)
+            other.poll(0.1)
         assert errors[0].code() == KafkaError._AUTHENTICATION

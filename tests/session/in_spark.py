@@ -73,9 +73,9 @@ def listening() -> set[str]:
                 ports[f"socket:[{fields[9]}]"] = address(fields[1].partition(":")[0])
     found = set()
     for process in family(os.getpid()):
-        for handle in Path(f"/proc/{process.pid}/fd").iterdir():
+        for committable in Path(f"/proc/{process.pid}/fd").iterdir():
             with contextlib.suppress(OSError):  # It may be closed by now.
-                found.add(ports.get(str(handle.readlink()), ""))
+                found.add(ports.get(str(committable.readlink()), ""))
     return found - {""}
 
 
@@ -203,9 +203,9 @@ def refused(spark: SparkSession) -> dict[str, str]:
     }
 
 
-def refusal(attempt: Callable[[], object]) -> str:
+def refusal(write_id: Callable[[], object]) -> str:
     try:
-        attempt()
+        write_id()
     except InvalidOption as error:
         return str(error)
     return "not refused"

@@ -103,9 +103,9 @@ def test_a_cache_under_a_bound_is_refused(options: dict[str, object]) -> None:
         ({"incremental": "yes"}, "incremental='yes' is neither on nor off"),
         ({"block_size_kb": 0}, "block_size_kb=0 is too few"),
         ({"max_open_files": -2}, "max_open_files=-2 is too few"),
-        ({"memory_mb": 1.5}, "memory_mb=1.5 is no whole number"),
+        ({"memory_mb": 1.5}, "memory_mb=1.5 is not a valid whole number"),
         ({"snapshot_after": 0}, "snapshot_after=0 is too few"),
-        ({"maintenance_interval": "soon"}, "maintenance_interval='soon' is no duration"),
+        ({"maintenance_interval": "soon"}, "maintenance_interval='soon' is not a valid duration"),
         (
             {"options": {"colour": "red"}},
             "options has 'colour', which Spark cannot set: it has writeBufferCacheRatio, ",

@@ -84,7 +84,7 @@ def test_two_masters_are_refused() -> None:
 
 @pytest.mark.parametrize("master", ["locl[2]", "local-cluster", "localhost:7077", "spark://", "http://host"])
 def test_a_master_that_is_none_is_refused(master: str) -> None:
-    with pytest.raises(InvalidOption, match="is no master of Spark"):
+    with pytest.raises(InvalidOption, match="is not a valid master of Spark"):
         settings_for("orders", master=master, state=ROCKSDB)
 
 

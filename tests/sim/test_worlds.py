@@ -124,7 +124,7 @@ def test_the_checker_finds_what_the_dead_left_for_too_long() -> None:
     scene.now = 101
     scene.checker.leftovers(scene.sinks["k0"], 2)
     assert scene.found == ["k0 has held what generation 1 left for 101 ms"]
-    scene.sinks["k0"].abort_strangers(2)
+    scene.sinks["k0"].abort_stale_generations(2)
     scene.checker.leftovers(scene.sinks["k0"], 2)
     assert len(scene.found) == 1
 

@@ -6,8 +6,8 @@ from pyspark.sql.functions import lit, udf
 
 from headgate import console
 from headgate.errors import InvalidOption
-from headgate.sink.api import Guarantee, Strangers
-from headgate.testing import CONTEXT, attempt, seal
+from headgate.sink.api import Guarantee, StaleGenerations
+from headgate.testing import CONTEXT, pre_commit, write_id
 
 
 def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows(
@@ -21,9 +21,9 @@ def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows
 
     sink = console.sink(rows=3)
     sink.open(CONTEXT)
-    sink.begin_transaction(attempt(4))
+    sink.begin_transaction(write_id(4))
     sink.invoke(
-        attempt(4),
+        write_id(4),
         spark.range(100, 150, 1, 4).select(udf(look, useArrow=False)("id").alias("what"), lit("[b]").alias("x")),
     )
     printed = capsys.readouterr().out
@@ -31,16 +31,16 @@ def test_a_batch_is_computed_once_and_printed_with_its_number_and_its_first_rows
     assert "sink: generation 1, batch 4, run 1: 50 rows\n" in printed
     assert [number for number in range(100, 150) if f"row {number}." in printed] == [100, 101, 102]
     assert printed.count("[b]") == 3
-    handle = seal(sink, 1, attempt(4))
-    sink.commit(handle)
-    sink.abort(Strangers(attempt(4).generation))
+    committable = pre_commit(sink, 1, write_id(4))
+    sink.commit(committable)
+    sink.abort(StaleGenerations(write_id(4).generation))
     assert capsys.readouterr().out == ""
 
 
 def test_an_empty_batch_is_printed_too(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     sink = console.sink()
     sink.open(CONTEXT)
-    sink.invoke(attempt(0), spark.range(0))
+    sink.invoke(write_id(0), spark.range(0))
     assert "batch 0, run 1: 0 rows\n" in capsys.readouterr().out
 
 

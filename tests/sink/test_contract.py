@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate import files
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage
-from headgate.sink.api import Abandoned, Attempt, Strangers, TwoPhaseSink
+from headgate.sink.api import AbortScope, StaleGenerations, TwoPhaseSink, WriteId
+from headgate.sink.committable import StagedCommittable
 from headgate.sink.files import FileSink
-from headgate.sink.handle import SealedTransaction
 from headgate.sink.staging import Staging, discard
 from headgate.testing import Row, TwoPhaseContract
 from tests.sink.readers import read_json_by_writer, read_parquet
@@ -44,62 +44,62 @@ class Flawed(FileSink):
 
 
 class ShowsAtOnce(Flawed):
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
-        super().invoke(attempt, dataframe)
-        self.commit(self.pre_commit(CheckpointId(0), attempt.generation, [attempt]))
-        self._staging.part(attempt).mkdir()
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
+        super().invoke(write_id, dataframe)
+        self.commit(self.pre_commit(CheckpointId(0), write_id.generation, [write_id]))
+        self._staging.part(write_id).mkdir()
 
 
 class CommitsEveryTime(Flawed):
     """Copies instead of renaming, under a new name each time."""
 
-    def commit(self, handle: str) -> None:
-        sealed = SealedTransaction.from_handle(handle)
-        staging = Staging(self._target, sealed.job, sealed.sink)
-        for attempt, part in sealed.attempts():
+    def commit(self, committable: str) -> None:
+        pre_committed = StagedCommittable.from_text(committable)
+        staging = Staging(self._target, pre_committed.job, pre_committed.sink)
+        for write_id, part in pre_committed.write_ids():
             for file in part.files:
-                shutil.copy(staging.part(attempt) / file.path, self._target / f"part-{uuid4()}")
+                shutil.copy(staging.part(write_id) / file.path, self._target / f"part-{uuid4()}")
 
 
 class CountsOnLiving(Flawed):
     """Remembers at the very end that it has committed."""
 
-    def commit(self, handle: str) -> None:
-        sealed = SealedTransaction.from_handle(handle)
-        staging = Staging(self._target, sealed.job, sealed.sink)
-        for attempt, part in sealed.attempts():
-            if staging.part(attempt).exists():
+    def commit(self, committable: str) -> None:
+        pre_committed = StagedCommittable.from_text(committable)
+        staging = Staging(self._target, pre_committed.job, pre_committed.sink)
+        for write_id, part in pre_committed.write_ids():
+            if staging.part(write_id).exists():
                 for file in part.files:
-                    shutil.copy(staging.part(attempt) / file.path, self._target / f"_{file.path}")
+                    shutil.copy(staging.part(write_id) / file.path, self._target / f"_{file.path}")
                     (self._target / f"_{file.path}").rename(self._target / f"part-{uuid4()}")
                     time.sleep(0.01)
-                discard(staging.part(attempt))
+                discard(staging.part(write_id))
 
 
-class SealsEveryRun(Flawed):
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
-        batches = {attempt.batch for attempt in attempts}
+class PreCommitsEveryRun(Flawed):
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
+        batches = {write_id.batch for write_id in write_ids}
         return super().pre_commit(
-            checkpoint, generation, [each for each in self._staging.attempts() if each.batch in batches]
+            checkpoint, generation, [each for each in self._staging.write_ids() if each.batch in batches]
         )
 
 
 class ThrowsTooMuchAway(Flawed):
-    def abort(self, abandoned: Abandoned) -> None:
-        del abandoned
-        super().abort(Strangers(Generation(99)))
+    def abort(self, scope: AbortScope) -> None:
+        del scope
+        super().abort(StaleGenerations(Generation(99)))
 
 
 class KnowsOnlyItself(Flawed):
-    """Commits what it sealed itself, and nothing else."""
+    """Commits what it pre-committed itself, and nothing else."""
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
-        self.sealed = super().pre_commit(checkpoint, generation, attempts)
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
+        self.pre_committed = super().pre_commit(checkpoint, generation, write_ids)
         return "mine"
 
-    def commit(self, handle: str) -> None:
-        del handle
-        super().commit(self.sealed)
+    def commit(self, committable: str) -> None:
+        del committable
+        super().commit(self.pre_committed)
 
 
 Test = Callable[[TwoPhaseContract, SparkSession, Path], None]
@@ -124,18 +124,18 @@ Test = Callable[[TwoPhaseContract, SparkSession, Path], None]
             r"doubled: \[\(",
         ),
         (
-            SealsEveryRun,
+            PreCommitsEveryRun,
             TwoPhaseContract.test_of_a_replayed_batch_only_what_the_committed_run_wrote_counts,
             r"foreign: \[\(",
         ),
         (
             ThrowsTooMuchAway,
-            TwoPhaseContract.test_strangers_lose_what_is_not_committed_and_nobody_else_loses_anything,
+            TwoPhaseContract.test_stale_generations_lose_what_is_not_committed_and_nobody_else_loses_anything,
             "the output of batch 1 is gone",
         ),
         (
             KnowsOnlyItself,
-            TwoPhaseContract.test_another_process_commits_with_the_handle_alone,
+            TwoPhaseContract.test_another_process_commits_with_the_committable_alone,
             "the other process could not commit",
         ),
     ],

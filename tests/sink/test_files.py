@@ -16,10 +16,10 @@ from pyspark.sql.functions import col, lit, struct, udf
 from headgate import files
 from headgate.core.ids import CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import DeadRuns, SinkContext, Strangers, TwoPhaseSink
+from headgate.sink.api import FailedAttempts, SinkContext, StaleGenerations, TwoPhaseSink
 from headgate.sink.files import Format
 from headgate.sink.staging import HIDDEN, Staging
-from headgate.testing import CONTEXT, ROWS, attempt, compare, rows_of, seal, write
+from headgate.testing import CONTEXT, ROWS, compare, pre_commit, rows_of, write, write_id
 from tests.sink.readers import read_csv, read_parquet, visible_files
 
 HEADER = {"header": True}
@@ -49,8 +49,8 @@ def test_a_committed_file_is_named_for_its_sink_generation_and_batch_and_nothing
     spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(7))
-    sink.commit(seal(sink, 1, attempt(7)))
+    write(sink, spark, write_id(7))
+    sink.commit(pre_commit(sink, 1, write_id(7)))
     found = everything(tmp_path)
     data = [name for name in found if not name.startswith(HIDDEN)]
     assert [name.split("-")[:5] for name in data] == [
@@ -70,9 +70,9 @@ def test_rows_that_wait_are_for_their_owner_alone_and_committed_ones_for_whom_th
     try:
         sink.open(CONTEXT)
         shared.open(replace(CONTEXT, directory_mode=0o777))
-        write(sink, spark, attempt(0))
+        write(sink, spark, write_id(0))
         waits = mode_of(staging(tmp_path / "out"))
-        sink.commit(seal(sink, 1, attempt(0)))
+        sink.commit(pre_commit(sink, 1, write_id(0)))
     finally:
         os.umask(before)
     assert (waits, mode_of(staging(tmp_path / "shared"))) == (0o700, 0o755)
@@ -84,18 +84,18 @@ def test_rows_that_wait_are_for_their_owner_alone_and_committed_ones_for_whom_th
 def test_spark_and_arrow_see_only_what_is_committed(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path, partition_by=("writer",)))
     for batch in (0, 1):
-        write(sink, spark, attempt(batch))
-    sink.commit(seal(sink, 1, attempt(0)))
+        write(sink, spark, write_id(batch))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     with_spark = [(row["number"], row["writer"]) for row in spark.read.parquet(str(tmp_path)).collect()]
-    compare(with_spark, rows_of(attempt(0)))
+    compare(with_spark, rows_of(write_id(0)))
     assert {file.parent.name for file in visible_files(tmp_path)} == {"writer=generation 1 batch 0 run 1"}
 
 
 def test_csv_files_each_have_their_header(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path, format="csv", options=HEADER))
-    write(sink, spark, attempt(0), partitions=3)
-    sink.commit(seal(sink, 1, attempt(0)))
-    compare(read_csv(tmp_path), rows_of(attempt(0)))
+    write(sink, spark, write_id(0), partitions=3)
+    sink.commit(pre_commit(sink, 1, write_id(0)))
+    compare(read_csv(tmp_path), rows_of(write_id(0)))
     assert len(visible_files(tmp_path)) == 3
 
 
@@ -119,11 +119,11 @@ def test_where_there_are_no_rows_there_is_no_file(
 ) -> None:
     sink = opened(files.sink(tmp_path, format=format, options=options, partition_by=partition_by))
     frame = spark.range(0, ROWS, 1, 2).select(lit("a\nb").alias("writer"), col("id").alias("number"))
-    sink.invoke(attempt(0), frame.where("number < 0"))
-    sink.commit(seal(sink, 1, attempt(0)))
+    sink.invoke(write_id(0), frame.where("number < 0"))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     assert visible_files(tmp_path) == []
-    sink.invoke(attempt(1), frame.where(f"number = {ROWS - 1}"))
-    sink.commit(seal(sink, 2, attempt(1)))
+    sink.invoke(write_id(1), frame.where(f"number = {ROWS - 1}"))
+    sink.commit(pre_commit(sink, 2, write_id(1)))
     assert len(visible_files(tmp_path)) == 1
 
 
@@ -132,8 +132,8 @@ def test_a_file_with_one_row_is_never_taken_for_an_empty_one(
     options: dict[str, Any], spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(files.sink(tmp_path, format="csv", options=options))
-    sink.invoke(attempt(0), spark.range(0, 1, 1, 1).select(lit("a\nb").alias("text")))
-    sink.commit(seal(sink, 1, attempt(0)))
+    sink.invoke(write_id(0), spark.range(0, 1, 1, 1).select(lit("a\nb").alias("text")))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     found = spark.read.csv(str(tmp_path), multiLine=True, header=True, lineSep=options.get("lineSep"))
     assert [row["text"] for row in found.collect()] == ["a\nb"]
 
@@ -151,8 +151,8 @@ def test_a_batch_is_computed_once_and_put_into_the_number_of_files_that_was_aske
     frame = spark.range(0, 100, 1, 5).select(
         udf(look, "long", useArrow=False)("id").alias("number"), lit("x").alias("writer")
     )
-    sink.invoke(attempt(0), frame)
-    sink.commit(seal(sink, 1, attempt(0)))
+    sink.invoke(write_id(0), frame)
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     assert seen.value == 100
     assert len(visible_files(tmp_path)) == 2
     compare(read_parquet(tmp_path), [(number, "x") for number in range(100)])
@@ -160,17 +160,17 @@ def test_a_batch_is_computed_once_and_put_into_the_number_of_files_that_was_aske
 
 def test_sinks_whose_names_look_alike_share_a_directory(spark: SparkSession, tmp_path: Path) -> None:
     expected = []
-    handles = []
+    committables = []
     for number, (job, name) in enumerate((("a.b", "c"), ("a", "b.c"), ("a%2Eb", "c"), ("_a/ü=:1", ".c d"))):
         sink = files.sink(tmp_path)
         sink.open(SinkContext(job, SinkId(name)))
-        write(sink, spark, attempt(number))
-        handles.append((sink, seal(sink, 1, attempt(number))))
-        expected += rows_of(attempt(number))
-    for sink, handle in handles:
-        sink.abort(DeadRuns(Generation(1), Run(1)))
-        sink.commit(handle)
-        sink.abort(Strangers(Generation(2)))
+        write(sink, spark, write_id(number))
+        committables.append((sink, pre_commit(sink, 1, write_id(number))))
+        expected += rows_of(write_id(number))
+    for sink, committable in committables:
+        sink.abort(FailedAttempts(Generation(1), Run(1)))
+        sink.commit(committable)
+        sink.abort(StaleGenerations(Generation(2)))
     compare(read_parquet(tmp_path), expected)
     with_spark = [(row["number"], row["writer"]) for row in spark.read.parquet(str(tmp_path)).collect()]
     compare(with_spark, expected)
@@ -183,41 +183,41 @@ def test_nothing_grows_with_time(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path))
     for batch in range(3):
         for run in (1, 2):
-            write(sink, spark, attempt(batch, run=run))
-        sink.abort(DeadRuns(Generation(1), Run(2)))
-        sink.commit(seal(sink, batch + 1, attempt(batch, run=2)))
+            write(sink, spark, write_id(batch, run=run))
+        sink.abort(FailedAttempts(Generation(1), Run(2)))
+        sink.commit(pre_commit(sink, batch + 1, write_id(batch, run=2)))
         assert everything(staging(tmp_path)) == ["committed.json", "g1"]
-    write(sink, spark, attempt(3))
+    write(sink, spark, write_id(3))
     (staging(tmp_path) / ".committed-of-a-process-that-died").touch()
-    sink.abort(Strangers(Generation(2)))
+    sink.abort(StaleGenerations(Generation(2)))
     assert everything(staging(tmp_path)) == ["committed.json"]
 
 
 def test_what_is_not_ours_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
+    write(sink, spark, write_id(0))
     for name in ("notes.txt", "g1/notes.txt", "g1/b0-r1-copy"):
         (staging(tmp_path) / name).touch()
-    sink.abort(Strangers(Generation(2)))
+    sink.abort(StaleGenerations(Generation(2)))
     assert everything(staging(tmp_path)) == ["g1", "g1/b0-r1-copy", "g1/notes.txt", "notes.txt"]
 
 
-def test_the_directory_may_be_moved_between_seal_and_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_directory_may_be_moved_between_pre_commit_and_commit(spark: SparkSession, tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     sink = opened(files.sink(before))
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
-    assert str(tmp_path) not in handle
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
+    assert str(tmp_path) not in committable
     before.rename(after)
-    opened(files.sink(f"file://{after}")).recover_and_commit(handle)
-    compare(read_parquet(after), rows_of(attempt(0)))
+    opened(files.sink(f"file://{after}")).recover_and_commit(committable)
+    compare(read_parquet(after), rows_of(write_id(0)))
 
 
 def test_a_reader_may_take_files_away_even_between_a_crash_and_the_repeat(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path))
     for batch in (0, 1):
-        write(sink, spark, attempt(batch))
-    first, second = seal(sink, 1, attempt(0)), seal(sink, 2, attempt(1))
+        write(sink, spark, write_id(batch))
+    first, second = pre_commit(sink, 1, write_id(0)), pre_commit(sink, 2, write_id(1))
     half = tmp_path.parent / "half"
     shutil.copytree(tmp_path, half)
     sink.commit(first)
@@ -226,66 +226,68 @@ def test_a_reader_may_take_files_away_even_between_a_crash_and_the_repeat(spark:
     sink.commit(first)
     sink.commit(second)
     sink.commit(first)
-    compare(read_parquet(tmp_path), rows_of(attempt(1)))
+    compare(read_parquet(tmp_path), rows_of(write_id(1)))
     # The same, cut off after one rename: the reader has that file already, and the other still waits.
     crashed = opened(files.sink(half))
     (staging(half) / "committed.json").write_text('{"version": 1, "generation": 1, "checkpoint": 1}')
     next((staging(half) / "g1" / "b0-r1").glob("part-00000*")).unlink()
     crashed.commit(first)
-    compare(read_parquet(half), rows_of(attempt(0))[ROWS // 2 :])
+    compare(read_parquet(half), rows_of(write_id(0))[ROWS // 2 :])
 
 
 def test_a_job_that_begins_anew_with_lower_numbers_loses_and_overwrites_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
-    sink.commit(seal(sink, 5, attempt(0)))
+    write(sink, spark, write_id(0))
+    sink.commit(pre_commit(sink, 5, write_id(0)))
     for checkpoint in (1, 2):
-        write(sink, spark, attempt(0))
-        handle = seal(sink, checkpoint, attempt(0))
-        sink.commit(handle)
-        sink.commit(handle)
-    compare(read_parquet(tmp_path), rows_of(attempt(0)) * 3)
+        write(sink, spark, write_id(0))
+        committable = pre_commit(sink, checkpoint, write_id(0))
+        sink.commit(committable)
+        sink.commit(committable)
+    compare(read_parquet(tmp_path), rows_of(write_id(0)) * 3)
 
 
-def test_a_mark_from_an_earlier_life_does_not_hide_a_loss(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_mark_from_an_earlier_incarnation_does_not_hide_a_loss(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     (staging(tmp_path) / "committed.json").write_text('{"version": 1, "generation": 3, "checkpoint": 9}')
     next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00000*")).unlink()
     with pytest.raises(BadStorage, match="neither staged nor committed"):
-        sink.commit(handle)
+        sink.commit(committable)
     assert visible_files(tmp_path) == []
 
 
 # -- what is wrong is said -----------------------------------------------------------------------------------------
 
 
-def test_a_sealed_file_that_is_neither_staged_nor_committed_is_never_passed_over(
+def test_a_pre_committed_file_that_is_neither_staged_nor_committed_is_never_passed_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     lost = next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*"))
     saved = lost.rename(tmp_path / "_saved")
     with pytest.raises(
-        BadStorage, match="1 of 2 files that checkpoint 1 sealed are neither staged nor committed"
+        BadStorage, match="1 of 2 files that checkpoint 1 pre-committed are neither staged nor committed"
     ) as it:
-        sink.commit(handle)
+        sink.commit(committable)
     assert "\n" not in str(it.value)
     assert visible_files(tmp_path) == []
     saved.rename(lost)
-    sink.commit(handle)
-    compare(read_parquet(tmp_path), rows_of(attempt(0)))
+    sink.commit(committable)
+    compare(read_parquet(tmp_path), rows_of(write_id(0)))
 
 
-def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_staged_file_that_was_changed_after_the_pre_commit_is_not_committed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     victim = next((staging(tmp_path) / "g1" / "b0-r1").glob("part-00001*"))
     good = victim.read_bytes()
     flipped = bytearray(good)
@@ -294,71 +296,80 @@ def test_a_staged_file_that_was_changed_after_the_seal_is_not_committed(spark: S
         victim.write_bytes(bad)
         for committer in (sink, opened(files.sink(tmp_path))):
             with pytest.raises(BadStorage, match=f"{re.escape(str(victim))} {what}.*it is not committed; restore it"):
-                committer.recover_and_commit(handle)
+                committer.recover_and_commit(committable)
         assert visible_files(tmp_path) == []
         assert victim.read_bytes() == bad
     victim.write_bytes(good)
-    sink.commit(handle)
-    compare(read_parquet(tmp_path), rows_of(attempt(0)))
+    sink.commit(committable)
+    compare(read_parquet(tmp_path), rows_of(write_id(0)))
 
 
-def test_what_an_earlier_version_sealed_without_checksums_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_an_earlier_version_pre_committed_without_checksums_is_committed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
-    fields = json.loads(seal(sink, 1, attempt(0)))
-    del fields["sealed_ms"]
+    write(sink, spark, write_id(0))
+    fields = json.loads(pre_commit(sink, 1, write_id(0)))
+    del fields["pre_committed_ms"]
     for part in fields["parts"]:
         part[2] = [file[:2] for file in part[2]]
     sink.recover_and_commit(json.dumps(fields))
-    compare(read_parquet(tmp_path), rows_of(attempt(0)))
+    compare(read_parquet(tmp_path), rows_of(write_id(0)))
 
 
-def test_output_that_is_gone_before_the_seal_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
+def test_output_that_is_gone_before_the_pre_commit_is_not_pre_committed(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(files.sink(tmp_path))
-    write(sink, spark, attempt(0))
+    write(sink, spark, write_id(0))
     with pytest.raises(BadStorage, match="the output of batch 1 is gone"):
-        seal(sink, 1, attempt(0), attempt(1))
+        pre_commit(sink, 1, write_id(0), write_id(1))
 
 
 def test_a_directory_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     place, away = tmp_path / "place", tmp_path / "away"
     sink = opened(files.sink(place))
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     place.rename(away)
     with pytest.raises(ExternalError, match="cannot commit checkpoint 1: No such file or directory"):
-        sink.commit(handle)
+        sink.commit(committable)
     with pytest.raises(ExternalError, match="cannot begin batch 1"):
-        sink.begin_transaction(attempt(1))
+        sink.begin_transaction(write_id(1))
     assert not place.exists()
     away.rename(place)
-    sink.commit(handle)
-    compare(read_parquet(place), rows_of(attempt(0)))
+    sink.commit(committable)
+    compare(read_parquet(place), rows_of(write_id(0)))
 
 
-HANDLE = {"version": 1, "job": "j", "sink": "s", "generation": 1, "checkpoint": 1, "parts": [[0, 1, [["part-0", 5]]]]}
+COMMITTABLE = {
+    "version": 1,
+    "job": "j",
+    "sink": "s",
+    "generation": 1,
+    "checkpoint": 1,
+    "parts": [[0, 1, [["part-0", 5]]]],
+}
 
 
 @pytest.mark.parametrize(
-    "handle",
+    "committable",
     [
         "",
         "{}",
         "[]",
-        json.dumps(HANDLE)[:-5],
-        json.dumps(HANDLE | {"version": 2}),
-        json.dumps(HANDLE | {"job": 1}),
-        json.dumps(HANDLE | {"generation": "1"}),
-        json.dumps(HANDLE | {"checkpoint": -1}),
-        json.dumps(HANDLE | {"parts": [[0, 1]]}),
-        json.dumps(HANDLE | {"parts": [[0, 1, [["../../etc/passwd", 5]]]]}),
-        json.dumps(HANDLE | {"parts": [[0, 1, [["/etc/passwd", 5]]]]}),
-        json.dumps(HANDLE | {"parts": [[0, 1, [["", 5]]]]}),
+        json.dumps(COMMITTABLE)[:-5],
+        json.dumps(COMMITTABLE | {"version": 2}),
+        json.dumps(COMMITTABLE | {"job": 1}),
+        json.dumps(COMMITTABLE | {"generation": "1"}),
+        json.dumps(COMMITTABLE | {"checkpoint": -1}),
+        json.dumps(COMMITTABLE | {"parts": [[0, 1]]}),
+        json.dumps(COMMITTABLE | {"parts": [[0, 1, [["../../etc/passwd", 5]]]]}),
+        json.dumps(COMMITTABLE | {"parts": [[0, 1, [["/etc/passwd", 5]]]]}),
+        json.dumps(COMMITTABLE | {"parts": [[0, 1, [["", 5]]]]}),
     ],
 )
-def test_a_handle_that_is_not_ours_is_refused(handle: str, tmp_path: Path) -> None:
-    with pytest.raises(BadStorage, match="sealed transaction"):
-        opened(files.sink(tmp_path)).commit(handle)
+def test_a_committable_that_is_not_ours_is_refused(committable: str, tmp_path: Path) -> None:
+    with pytest.raises(BadStorage, match="pre-committed transaction"):
+        opened(files.sink(tmp_path)).commit(committable)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 2, "generation": 1, "checkpoint": 1}'])
@@ -439,7 +450,7 @@ def test_what_spark_cannot_write_is_said_in_one_line(
 ) -> None:
     sink = opened(files.sink(tmp_path, **options))
     with pytest.raises(InvalidOption, match=what) as it:
-        sink.invoke(attempt(0), spark.range(3).select(struct("id").alias("nested")))
+        sink.invoke(write_id(0), spark.range(3).select(struct("id").alias("nested")))
     assert "\n" not in str(it.value)
 
 

@@ -11,8 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate import files
 from headgate.core.ids import Batch, Generation, Run
-from headgate.sink.api import DeadRuns
-from headgate.testing import CONTEXT, attempt, seal
+from headgate.sink.api import FailedAttempts
+from headgate.testing import CONTEXT, pre_commit, write_id
 
 KEYS = 4
 ROWS_PER_BATCH = 20
@@ -29,7 +29,7 @@ def test_every_update_of_a_stateful_query_comes_out_once_whatever_fails(spark: S
 
     def start(run: int) -> StreamingQuery:
         def hook(frame: DataFrame, batch: int) -> None:
-            what = attempt(batch, run=run)
+            what = write_id(batch, run=run)
             sink.begin_transaction(what)
             sink.invoke(what, frame.withColumn("batch", lit(batch)).withColumn("run", lit(run)))
             if (run, batch) in fails:
@@ -55,11 +55,11 @@ def test_every_update_of_a_stateful_query_comes_out_once_whatever_fails(spark: S
             pass
         finally:
             query.stop()
-        sink.abort(DeadRuns(Generation(1), Run(run + 1), committed))
+        sink.abort(FailedAttempts(Generation(1), Run(run + 1), committed))
 
     batches = [Batch(number) for number in range(BATCHES)]
     assert {committed[batch] for batch in batches} == {1, 2, 3}
-    sink.commit(seal(sink, 1, *(attempt(batch, run=committed[batch]) for batch in batches)))
+    sink.commit(pre_commit(sink, 1, *(write_id(batch, run=committed[batch]) for batch in batches)))
     fields = ("key", "rows", "least", "greatest", "batch", "run")
     found = ds.dataset(place, schema=pa.schema([(name, pa.int64()) for name in fields])).to_table().to_pylist()
     seen = sorted((row["batch"], row["key"], row["rows"], row["least"], row["greatest"], row["run"]) for row in found)

@@ -41,7 +41,7 @@ class Figure:
     name: str
     unit: str
     allowed: float
-    """How much it may have grown: so many times."""
+    """How much it may have grown: this many times."""
     of: str
     scale: float = 1.0
     bound: bool = False

@@ -66,7 +66,7 @@ def put(directory: Path, file: str, *numbers: int) -> None:
 
 
 def offsets(made: LogReader, limit: int) -> Iterator[dict[str, Any]]:
-    """All offsets from the start, in steps of so many rows."""
+    """All offsets from the start, in steps of this many rows."""
     at, after = START, dict[str, Any]()
     while at != after:
         yield at

@@ -47,7 +47,7 @@ def sides(directory: Path) -> "dict[str, Counter[int]]":
 
 
 def amiss(found: "Counter[int]", rows: int) -> tuple[int, int]:
-    """How many of so many rows are lost, and how many are there too often."""
+    """How many of this many rows are lost, and how many are there too often."""
     wanted = Counter(range(rows))
     return (wanted - found).total(), (found - wanted).total()
 

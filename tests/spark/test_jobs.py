@@ -37,7 +37,7 @@ def run(
 
 
 def after(count: int) -> Callable[[Line], bool]:
-    """Wait for so many checkpoints by which every task has done something, each with something new."""
+    """Wait for this many checkpoints by which every task has done something, each with something new."""
     seen: list[Line] = []
 
     def wanted(line: Line) -> bool:

@@ -23,8 +23,13 @@ from tests.spark.reading import outputs, verdict
 ROWS = 20_000
 
 
+def batches(kills: int) -> int:
+    """How many that a job lives until it was killed this often, and has not much left to do then."""
+    return min(80, 20 + 10 * kills)
+
+
 def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
-    """Run a job, and kill its process group so often at random moments; then let it finish. Returns the kills."""
+    """Run a job, and kill its process group this often at random moments; then let it finish. Returns the kills."""
     rng = random.Random(seed)
     kills = 0
     for _ in range(rounds):
@@ -59,7 +64,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
         "shape": shape,
         "directory": str(tmp_path),
         "rows": ROWS,
-        "batches": 80,
+        "batches": batches(kills),
         "interval": "500ms",
         **settings,
     }
@@ -95,8 +100,8 @@ def test_at_least_once_loses_nothing_and_repeats_what_overtook_the_barrier(tmp_p
 
 def _overtaken(directory: Path) -> bool:
     """Whether a reader has consumed more of its channel than the checkpoint to go back to lets it keep."""
-    chain = JobStore.find(open_store(str(directory / "storage")), "job").read_chain()
-    newest = next(record for record in reversed(chain) if isinstance(record, CompletedCheckpoint))
+    checkpoint_log = JobStore.find(open_store(str(directory / "storage")), "job").read_checkpoint_log()
+    newest = next(record for record in reversed(checkpoint_log) if isinstance(record, CompletedCheckpoint))
     consumed = {channel: position for task in newest.tasks for channel, position in task.positions}
     return any(consumed[channel.channel] > channel.through for channel in newest.channels)
 
@@ -106,7 +111,7 @@ def test_nothing_is_lost_or_doubled_when_executors_are_killed_again_and_again(tm
         "shape": "fork",
         "directory": str(tmp_path),
         "rows": ROWS,
-        "batches": 60,
+        "batches": batches(kills),
         "interval": "1s",
     }
     rng = random.Random(5)

@@ -22,7 +22,7 @@ class Ledger(WriteAheadSink):
     """Writes into a SQLite database, which has transactions. Its first process does not live to commit."""
 
     def __init__(self, database: str, *, dies: bool) -> None:
-        super().__init__(lanes=1)
+        super().__init__(parallelism=1)
         self._database = database
         self._dies = dies
 

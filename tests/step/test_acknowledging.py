@@ -52,7 +52,7 @@ def test_one_for_a_checkpoint_that_was_given_up_is_discarded() -> None:
 
 @pytest.mark.parametrize(
     ("generation", "checkpoint", "task"),
-    [(2, 1, "a"), (0, 1, "a"), (1, 2, "a"), (1, 1, "stranger")],
+    [(2, 1, "a"), (0, 1, "a"), (1, 2, "a"), (1, 1, "nobody")],
 )
 def test_one_that_nobody_asked_for_is_unknown(generation: int, checkpoint: int, task: str) -> None:
     core = checkpointing()
@@ -110,7 +110,7 @@ def test_a_later_checkpoint_that_is_ready_completes_once_the_one_before_it_is_gi
     assert only(o.CreateRecord, core.make_ready(2)) == []
     given = core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(1), TaskId("a")))
     assert [one.record.id for one in only(o.CreateRecord, given)] == [1]
-    assert [record.id for record in core.state.chain.queue] == [1, 2]
+    assert [record.id for record in core.state.checkpoint_log.queue] == [1, 2]
 
 
 def test_giving_up_a_checkpoint_opens_the_gates_that_it_held_and_lets_the_next_one_cut() -> None:

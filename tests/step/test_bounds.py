@@ -1,7 +1,7 @@
 """Everything that could grow has a bound."""
 
 from headgate.core import effects as o, events as e
-from headgate.core.chain import IDS_AHEAD_MAX
+from headgate.core.checkpoint_log import IDS_AHEAD_MAX
 from headgate.core.coordinator import REQUESTS_MAX
 from headgate.core.garbage import HOLDS_MAX
 from headgate.core.ids import CheckpointId, Generation, RequestId, TaskId

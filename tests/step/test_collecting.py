@@ -128,23 +128,23 @@ def test_where_there_are_thousands_of_files_records_go_at_once_and_listings_keep
     assert only(o.ListFiles, core.complete(5)), "a second for two thousand files"
 
 
-def test_a_void_goes_once_a_later_checkpoint_is_complete_and_never_as_the_last_record() -> None:
+def test_an_aborted_entry_goes_once_a_later_checkpoint_is_complete_and_never_as_the_last_record() -> None:
     core = running(GRAPH, tolerable_failed_checkpoints=5)
     core.ask()
     core.complete(1)
     core.ask()
     core.tell(e.SnapshotDeclined(OURS, CheckpointId(2), TaskId("a"), "no"))
     core.create()
-    assert list(core.state.voids) == [2]
+    assert list(core.state.aborted_entries) == [2]
     core.ask()
     given = core.complete(3)
     assert only(o.ListFiles, given)
     (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, ())))
     assert order.records == (1, 2)
-    assert list(core.state.voids) == []
+    assert list(core.state.aborted_entries) == []
 
 
-def test_a_void_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
+def test_an_aborted_entry_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
     core = running(GRAPH, tolerable_failed_checkpoints=5)
     core.ask()
     core.complete(1)
@@ -156,10 +156,10 @@ def test_a_void_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
     core.create()
     core.tell(e.HoldAsked(RequestId("r"), CheckpointId(1), held=False), e.HoldSet(ME, CheckpointId(1), held=False))
     (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, ())))
-    assert (order.records, core.state.voids) == ((1,), (3,))
+    assert (order.records, core.state.aborted_entries) == ((1,), (3,))
 
 
-def test_voids_that_earlier_generations_left_go_too() -> None:
+def test_aborted_entries_that_earlier_generations_left_go_too() -> None:
     core = running(GRAPH, tolerable_failed_checkpoints=5)
     core.ask()
     core.complete(1)
@@ -169,5 +169,5 @@ def test_voids_that_earlier_generations_left_go_too() -> None:
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.read()
     core.create()
-    assert core.state.voids == (2,)
+    assert core.state.aborted_entries == (2,)
     assert core.state.base == 1

@@ -29,7 +29,7 @@ def test_orders_are_given_again_after_resend_ms_from_the_first_on() -> None:
     core.lead()
     assert next_deadline(core.state) == 100
     assert core.tell(e.Ticked(99)) == []
-    assert core.tell(e.Ticked(100)) == [o.ReadChain(ME)]
+    assert core.tell(e.Ticked(100)) == [o.ReadCheckpointLog(ME)]
     assert next_deadline(core.state) == 170
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_failed_begins_again_after_its_delay() -> None:
     core.tell(core.failed("b", FailureClass.INTERNAL))
     assert next_deadline(core.state) == 90
     assert core.tell(e.Ticked(89)) == []
-    assert core.tell(e.Ticked(90)) == [o.ReadChain(ME)]
+    assert core.tell(e.Ticked(90)) == [o.ReadCheckpointLog(ME)]
     assert core.state.phase is Phase.READING
     assert next_deadline(core.state) == FAR
 
@@ -134,7 +134,7 @@ def test_a_storage_that_stays_away_is_asked_later_and_later_and_told_of_now_and_
     for _ in range(20):
         given = core.tell(e.CreateUnclear(ME, Generation(1), CheckpointId(1), "no space left"))
         told += [one.text for one in only(o.Notify, given)]
-        at = core.state.chain.retry_at_ms
+        at = core.state.checkpoint_log.retry_at_ms
         assert at is not None
         assert only(o.CreateRecord, core.tell(e.Ticked(at - 1))) == []
         tries += [at for _ in only(o.CreateRecord, core.tell(e.Ticked(at)))]

@@ -3,7 +3,7 @@
 from headgate.core import effects as o, events as e
 from headgate.core.graph import Graph
 from headgate.core.ids import CheckpointId, Generation, LeaderId, RequestId, SinkId
-from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Restore
+from headgate.core.records import CompletedCheckpoint, Ending, EpochRecord, Kind, Restore
 from headgate.core.restart import FailureClass
 from headgate.core.state import Phase
 from tests.helpers import line, task
@@ -15,20 +15,20 @@ ASK, AGAIN = RequestId("mine"), RequestId("again")
 
 
 def stopped() -> Core:
-    """A job that a user has stopped with savepoint 1, which sealed something."""
+    """A job that a user has stopped with savepoint 1, which pre-committed something."""
     core = running(GRAPH)
     core.tell(core.committed("a", 0))
     core.savepoint(stop=True)
     core.complete(1)
     core.tell(e.SavepointCopied(core.state.leader, CheckpointId(1)))
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     assert core.state.ending is Ending.STOPPED
     return core
 
 
 def recovering(graph: Graph = GRAPH) -> Core:
-    """A job whose process died between checkpoint 1 and the commit of what it sealed; another leads now."""
+    """A job whose process died between checkpoint 1 and the commit of what it pre-committed; another leads now."""
     core = running(graph, retain_on_cancellation=True)
     core.tell(core.committed("a", 0))
     core.ask()
@@ -42,9 +42,9 @@ def recovering(graph: Graph = GRAPH) -> Core:
     return core
 
 
-def closing_fence(core: Core) -> Fence:
+def closing_record(core: Core) -> EpochRecord:
     record = core.store[max(core.store)]
-    assert isinstance(record, Fence)
+    assert isinstance(record, EpochRecord)
     assert record.ending is not None
     return record
 
@@ -92,14 +92,14 @@ def test_who_cancels_hears_what_it_waits_for_and_how_to_end_without() -> None:
     assert core.state.phase is Phase.CLOSING
 
 
-def test_commits_that_cannot_succeed_are_given_up_by_name_and_the_chain_says_so() -> None:
+def test_commits_that_cannot_succeed_are_given_up_by_name_and_the_checkpoint_log_says_so() -> None:
     core = recovering()
     core.tell(e.CancelAsked(ASK), failed_commit())
     given = core.tell(e.CancelAsked(AGAIN, (OUT,)))
     assert ("done", "again") in told(given)
     assert any("out: the commit of checkpoint 1 is abandoned" in one.text for one in only(o.Notify, given))
-    core.burn()
-    assert [one.checkpoint for one in closing_fence(core).abandoned] == [1]
+    core.write_closing_record()
+    assert [one.checkpoint for one in closing_record(core).abandoned] == [1]
     # What the sink throws away is ordered; a sink that is away for good is not waited for.
     assert core.state.phase is Phase.CLOSED
     assert core.state.ending is Ending.CANCELLED
@@ -117,14 +117,14 @@ def test_who_cancels_with_a_name_needs_no_second_try_and_what_is_published_meanw
     assert core.state.phase is Phase.CLOSING
     assert only(o.CreateRecord, core.create()) != []
     assert [one.checkpoint for one in core.state.abandoned] == [1]
-    assert ("done", "mine") in told(core.burn())
-    assert [one.sink for one in closing_fence(core).abandoned] == [OUT]
+    assert ("done", "mine") in told(core.write_closing_record())
+    assert [one.sink for one in closing_record(core).abandoned] == [OUT]
 
 
 def test_a_cancelled_job_that_waits_for_a_sink_to_clear_up_can_be_ended_without_it() -> None:
     core = running(GRAPH)
     core.tell(e.CancelAsked(ASK))
-    core.burn()
+    core.write_closing_record()
     refused = only(o.Notify, core.tell(e.CancelAsked(AGAIN)))
     assert "sink out to throw away what will never be committed" in refused[0].text
     assert told(core.tell(e.CancelAsked(AGAIN, (OUT,)))) == [("done", "again"), ("done", "mine")]
@@ -163,10 +163,10 @@ def test_a_user_who_starts_a_job_may_give_up_what_a_sink_owes_once() -> None:
     given = core.create()
     assert core.state.phase is Phase.RUNNING
     assert any("out: the commit of checkpoint 1 is abandoned" in one.text for one in only(o.Notify, given))
-    fence = core.store[2]
-    assert isinstance(fence, Fence)
-    assert [one.checkpoint for one in fence.abandoned] == [1]
-    # Only what was owed then: what this generation seals is committed as ever.
+    epoch_record = core.store[2]
+    assert isinstance(epoch_record, EpochRecord)
+    assert [one.checkpoint for one in epoch_record.abandoned] == [1]
+    # Only what was owed then: what this generation pre-commits is committed as ever.
     core.start_all()
     core.tell(core.committed("a", 1))
     core.ask()

@@ -23,8 +23,8 @@ def test_a_task_that_the_job_does_not_have_says_nothing() -> None:
 @pytest.mark.parametrize(
     "fact",
     [
-        e.SinkSealed(Generation(1), CheckpointId(1), SinkId("x")),
-        e.SealFailed(Generation(1), CheckpointId(1), SinkId("x")),
+        e.SinkPreCommitted(Generation(1), CheckpointId(1), SinkId("x")),
+        e.PreCommitFailed(Generation(1), CheckpointId(1), SinkId("x")),
         e.TransactionCommitted(Generation(1), SinkId("x"), Generation(1), CheckpointId(1)),
         e.CommitFailed(Generation(1), SinkId("x"), Generation(1), CheckpointId(1)),
     ],

@@ -5,7 +5,7 @@ from headgate.core.ids import CheckpointId, Generation, OperatorUid, RequestId, 
 from headgate.core.records import Ending, Kind, Restore
 from headgate.core.restart import FailureClass
 from headgate.core.state import Phase
-from tests.helpers import completed, fence, line, transaction, void
+from tests.helpers import aborted_entry, completed, epoch_record, line, transaction
 from tests.step_helpers import ME, OTHER, Core, only, published, running, told
 
 GRAPH = line("a", "b")
@@ -14,7 +14,7 @@ TWO = Generation(2)
 
 def test_a_job_that_does_not_fit_its_checkpoint_fails_before_it_touches_anything() -> None:
     core = Core(line("a", "c"))
-    core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1)}
+    core.store = {0: epoch_record(0, 1, 1), 1: completed(GRAPH, 1)}
     core.lead()
     given = core.read()
     assert [type(one) for one in given] == [o.Notify]
@@ -30,7 +30,7 @@ def test_a_checkpoint_that_is_not_there_cannot_be_restored() -> None:
 
 def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
     core = Core(GRAPH, num_retained=2)
-    core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6)}
+    core.store = {0: epoch_record(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6)}
     same = ((OperatorUid("a-op"), OperatorUid("a-op")),)
     core.lead(restore=Restore(checkpoint=CheckpointId(1), renamed=same))
     core.read()
@@ -51,20 +51,24 @@ def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
 
 def test_what_the_newest_checkpoint_decided_is_finished_even_if_the_job_returns_to_an_older_one() -> None:
     core = Core(GRAPH, num_retained=2)
-    sealed = transaction(2, 4, 6)
-    core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 4), 2: completed(GRAPH, 2, 6, transactions=(sealed,))}
+    pre_committed = transaction(2, 4, 6)
+    core.store = {
+        0: epoch_record(0, 1, 1),
+        1: completed(GRAPH, 1, 4),
+        2: completed(GRAPH, 2, 6, transactions=(pre_committed,)),
+    }
     core.lead(restore=Restore(checkpoint=CheckpointId(1)))
     core.read()
-    assert [one.transaction for one in only(o.CommitTransaction, core.create())] == [sealed]
+    assert [one.transaction for one in only(o.CommitTransaction, core.create())] == [pre_committed]
     assert core.state.phase is Phase.RECOVERING
     given = core.tell(e.TransactionCommitted(TWO, SinkId("out"), Generation(1), CheckpointId(2)))
-    assert [type(one) for one in given] == [o.AbortStrangers, o.StartTask, o.StartTask]
+    assert [type(one) for one in given] == [o.AbortStaleGenerations, o.StartTask, o.StartTask]
 
 
 def test_every_sink_must_be_recovered_before_a_task_starts() -> None:
     core = Core(GRAPH)
     first, second = transaction(1, -1, 0), transaction(2, 0, 1)
-    core.store = {0: fence(0, 1, 1), 2: completed(GRAPH, 2, 1, transactions=(first, second))}
+    core.store = {0: epoch_record(0, 1, 1), 2: completed(GRAPH, 2, 1, transactions=(first, second))}
     core.lead()
     core.read()
     core.create()
@@ -76,7 +80,7 @@ def test_every_sink_must_be_recovered_before_a_task_starts() -> None:
 def test_a_savepoint_that_its_leader_did_not_live_to_copy_is_copied_by_the_next() -> None:
     core = Core(GRAPH)
     savepoints = {n: completed(GRAPH, n, n, kind=Kind.SAVEPOINT, request=RequestId(f"old{n}")) for n in (1, 2)}
-    core.store = {0: fence(0, 1, 1), **savepoints}
+    core.store = {0: epoch_record(0, 1, 1), **savepoints}
     core.lead()
     core.copied = (CheckpointId(1),)
     core.read()
@@ -86,7 +90,12 @@ def test_a_savepoint_that_its_leader_did_not_live_to_copy_is_copied_by_the_next(
 
 def test_what_is_held_in_the_store_is_held_by_the_next_leader() -> None:
     core = Core(GRAPH)
-    core.store = {0: fence(0, 1, 1), 1: completed(GRAPH, 1, 1), 2: completed(GRAPH, 2, 2), 3: completed(GRAPH, 3, 3)}
+    core.store = {
+        0: epoch_record(0, 1, 1),
+        1: completed(GRAPH, 1, 1),
+        2: completed(GRAPH, 2, 2),
+        3: completed(GRAPH, 3, 3),
+    }
     core.lead()
     core.held = (CheckpointId(1),)
     core.read()
@@ -95,25 +104,25 @@ def test_what_is_held_in_the_store_is_held_by_the_next_leader() -> None:
     assert core.state.pending_deletion == (2,)
 
 
-def test_a_fence_that_is_there_from_an_earlier_try_opens_the_generation() -> None:
+def test_an_epoch_record_that_is_there_from_an_earlier_try_opens_the_generation() -> None:
     core = Core(GRAPH)
     core.lead()
     core.read()
     given = core.tell(e.CreateUnclear(ME, Generation(1), CheckpointId(0)), e.Ticked(100))
     assert [type(one) for one in given] == [o.Notify, o.CreateRecord]
-    core.store[0] = core.state.chain.queue[0]
-    assert core.tell(e.RecordTaken(ME, core.store[0])) == [o.ReadChain(ME)]
+    core.store[0] = core.state.checkpoint_log.queue[0]
+    assert core.tell(e.RecordTaken(ME, core.store[0])) == [o.ReadCheckpointLog(ME)]
     core.read()
     assert core.state.phase is Phase.RUNNING
 
 
-def test_a_leader_whose_fence_comes_second_looks_again() -> None:
+def test_a_leader_whose_epoch_record_comes_second_looks_again() -> None:
     core = Core(GRAPH)
     core.lead()
     core.read()
-    core.store = {0: fence(0, 1, 1, leader=OTHER)}
-    assert core.tell(e.RecordTaken(ME, core.store[0])) == [o.ReadChain(ME)]
-    assert only(o.CreateRecord, core.read())[0].record == fence(1, 2, 9, leader=ME)
+    core.store = {0: epoch_record(0, 1, 1, leader=OTHER)}
+    assert core.tell(e.RecordTaken(ME, core.store[0])) == [o.ReadCheckpointLog(ME)]
+    assert only(o.CreateRecord, core.read())[0].record == epoch_record(1, 2, 9, leader=ME)
 
 
 def test_a_checkpoint_that_is_published_while_the_job_waits_to_restart_is_the_one_it_returns_to() -> None:
@@ -136,20 +145,20 @@ def test_a_checkpoint_that_is_published_while_the_job_closes_is_committed_and_ch
     core.tell(core.committed("a", 0), core.committed("b", 0, 0))
     core.ask()
     core.make_ready(1)
-    assert only(o.AbortStrangers, core.tell(core.failed("a", FailureClass.USER))) == []
+    assert only(o.AbortStaleGenerations, core.tell(core.failed("a", FailureClass.USER))) == []
     given = core.create()
     assert [type(one) for one in given] == [o.NotifyCompleted, o.CommitTransaction, o.Notify]
     assert [type(one) for one in core.tell(core.visible(1))] == [o.CreateRecord]
-    assert [type(one) for one in core.burn()] == [o.AbortStrangers]
-    core.tell(core.strangers_aborted())
+    assert [type(one) for one in core.write_closing_record()] == [o.AbortStaleGenerations]
+    core.tell(core.stale_generations_aborted())
     assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
 
 
-def test_a_void_and_a_checkpoint_are_created_one_after_the_other() -> None:
+def test_an_aborted_entry_and_a_checkpoint_are_created_one_after_the_other() -> None:
     core = running(GRAPH, tolerable_failed_checkpoints=9)
     core.ask()
     given = core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(1), TaskId("a")))
-    assert only(o.CreateRecord, given) == [o.CreateRecord(ME, void(1, leader=ME))]
+    assert only(o.CreateRecord, given) == [o.CreateRecord(ME, aborted_entry(1, leader=ME))]
     core.ask()
     core.make_ready(2)
     assert [one.record.id for one in only(o.CreateRecord, core.create())] == [2]
@@ -159,7 +168,7 @@ def test_who_finds_a_foreign_record_stops_and_orders_nothing_more() -> None:
     core = running(GRAPH)
     core.ask()
     core.make_ready(1)
-    given = core.tell(e.RecordTaken(ME, fence(1, 2, 9, leader=OTHER)))
+    given = core.tell(e.RecordTaken(ME, epoch_record(1, 2, 9, leader=OTHER)))
     assert [type(one) for one in given] == [o.StopTask, o.StopTask, o.Notify, o.Notify, o.AbortUnpublished]
     assert told(given) == [("failed", "r1"), ("notice", "None")]
     assert core.state.phase is Phase.DEPOSED
@@ -169,18 +178,18 @@ def test_who_finds_a_foreign_record_stops_and_orders_nothing_more() -> None:
 def test_an_empty_store_opens_the_first_generation() -> None:
     core = Core(GRAPH)
     core.lead()
-    assert only(o.CreateRecord, core.read())[0].record == fence(0, 1, 1, leader=ME)
+    assert only(o.CreateRecord, core.read())[0].record == epoch_record(0, 1, 1, leader=ME)
     core.create()
     assert (core.state.generation, core.state.base, core.state.next_id) == (1, None, 1)
 
 
 def test_a_foreign_record_that_is_told_twice_does_not_depose_a_leader_who_reads_again() -> None:
     core = Core(GRAPH)
-    core.store = {0: fence(0, 1, 9, leader=OTHER)}
+    core.store = {0: epoch_record(0, 1, 9, leader=OTHER)}
     core.lead()
     core.read()
     there = e.RecordTaken(ME, completed(GRAPH, 9))
-    assert core.tell(there, there) == [o.ReadChain(ME)]
+    assert core.tell(there, there) == [o.ReadCheckpointLog(ME)]
     assert core.state.phase is Phase.READING
 
 
@@ -197,13 +206,13 @@ def doubtful(
         core.tell(e.Ticked(10))
     core.make_ready(1)
     if landed:
-        core.store[1] = core.state.chain.queue[0]
+        core.store[1] = core.state.checkpoint_log.queue[0]
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(2000))
     core.read()
     return core, core.create()
 
 
-def test_who_asked_for_a_checkpoint_that_was_ready_at_a_restart_hears_what_the_chain_says() -> None:
+def test_who_asked_for_a_checkpoint_that_was_ready_at_a_restart_hears_what_the_checkpoint_log_says() -> None:
     assert told(doubtful(landed=True)[1]) == [("done", "r1")]
     assert told(doubtful(landed=False)[1]) == [("failed", "r1")]
 
@@ -235,13 +244,13 @@ def test_whoever_asked_before_a_job_that_cannot_be_restored_hears_so() -> None:
     assert told(core.read()) == [("refused", "r1"), ("failed", "cancel"), ("failed", "None")]
 
 
-def test_a_fence_that_is_not_the_last_record_does_not_count_and_another_goes_behind() -> None:
+def test_an_epoch_record_that_is_not_the_last_record_does_not_count_and_another_goes_behind() -> None:
     core = Core(GRAPH)
-    core.store = {0: fence(0, 1, 1)}
+    core.store = {0: epoch_record(0, 1, 1)}
     core.lead()
     core.read()
-    late = core.state.chain.queue[0]
+    late = core.state.checkpoint_log.queue[0]
     core.store |= {1: late, 5: completed(GRAPH, 5)}
-    assert core.tell(e.RecordCreated(ME, late.generation, late.id)) == [o.ReadChain(ME)]
+    assert core.tell(e.RecordCreated(ME, late.generation, late.id)) == [o.ReadCheckpointLog(ME)]
     assert [one.record.id for one in only(o.CreateRecord, core.read())] == [6]
     assert core.state.phase is Phase.FENCING

@@ -41,7 +41,7 @@ def test_the_clock_gives_again_just_what_is_unanswered() -> None:
 def test_before_there_is_a_generation_the_read_and_then_the_fence() -> None:
     core = Core(GRAPH)
     assert again(core) == []
-    assert core.lead() == again(core) == [o.ReadChain(ME)]
+    assert core.lead() == again(core) == [o.ReadCheckpointLog(ME)]
     assert core.read() == again(core)
     assert [type(one) for one in again(core)] == [o.CreateRecord]
 
@@ -51,9 +51,9 @@ def test_tasks_are_started_until_they_say_that_they_are_up() -> None:
     core.lead()
     core.read()
     start_a, start_b = core.create()[1:]
-    abort = o.AbortStrangers(ONE, OUT, ONE)
+    abort = o.AbortStaleGenerations(ONE, OUT, ONE)
     assert again(core) == [abort, start_a, ask("a"), start_b, ask("b"), gate(-1)]
-    core.tell(core.started("a"), core.strangers_aborted())
+    core.tell(core.started("a"), core.stale_generations_aborted())
     assert again(core) == [ask("a"), start_b, ask("b"), gate(-1)]
     core.tell(core.started("b"))
     assert again(core) == QUIET
@@ -77,14 +77,14 @@ def test_a_task_that_is_to_finish_is_told_so_until_it_has() -> None:
     assert again(core) == [ask("b"), o.StopTask(ONE, B, Run(1), drain=True), gate(-1)]
 
 
-def test_a_checkpoints_snapshots_and_seals_until_each_is_answered() -> None:
+def test_a_checkpoints_snapshots_and_pre_commits_until_each_is_answered() -> None:
     core = running(GRAPH)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0))
-    snapshot_a, snapshot_b, seal = core.ask()
-    assert again(core) == [seal, ask("a"), ask("b"), gate(0), snapshot_a, snapshot_b]
+    snapshot_a, snapshot_b, pre_commit = core.ask()
+    assert again(core) == [pre_commit, ask("a"), ask("b"), gate(0), snapshot_a, snapshot_b]
     core.tell(core.acked("b", 1))
-    assert again(core) == [seal, ask("a"), ask("b"), gate(0), snapshot_a]
-    core.tell(core.sealed(1))
+    assert again(core) == [pre_commit, ask("a"), ask("b"), gate(0), snapshot_a]
+    core.tell(core.pre_committed(1))
     assert again(core) == [ask("a"), ask("b"), gate(0), snapshot_a]
 
 

@@ -36,7 +36,7 @@ def test_the_clock_is_not_asked_for_while_the_commit_that_makes_room_is_under_wa
     core.tell(core.committed("a", 0), core.entered("a", 1))
     full(core)
     core.make_ready(1)
-    assert core.state.chain.queue, "its record is not in the store yet"
+    assert core.state.checkpoint_log.queue, "its record is not in the store yet"
     core.tell(e.Ticked(500))
     deadline = timing.next_deadline(core.state)
     assert deadline is not None
@@ -49,11 +49,13 @@ def test_a_checkpoint_that_would_free_nothing_is_not_taken() -> None:
     assert only(o.TakeSnapshot, core.tell(core.committed("a", 0))) != [], "now there is something to commit"
 
 
-def test_what_was_sealed_for_a_checkpoint_that_was_given_up_makes_room_with_the_next() -> None:
+def test_what_was_pre_committed_for_a_checkpoint_that_was_given_up_makes_room_with_the_next() -> None:
     core = running(line("a"), tolerable_failed_checkpoints=9)
     core.tell(core.committed("a", 0))
     core.ask()
-    core.tell(core.sealed(1), e.SnapshotDeclined(core.state.generation, core.state.pending[0].id, core.whose("a")[1]))
+    core.tell(
+        core.pre_committed(1), e.SnapshotDeclined(core.state.generation, core.state.pending[0].id, core.whose("a")[1])
+    )
     assert only(o.TakeSnapshot, full(core)) != []
 
 

@@ -9,7 +9,7 @@ from headgate.core.ids import Batch, CheckpointId, Generation, RequestId, Run, S
 from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
 from headgate.core.state import Phase
-from tests.helpers import fence, line, void
+from tests.helpers import aborted_entry, epoch_record, line
 from tests.step_helpers import ME, OTHER, Core, only, running
 
 GRAPH = line("a", "b")
@@ -86,7 +86,7 @@ def test_a_sinks_answers_count_only_in_its_generation() -> None:
     core = running(GRAPH)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0))
     core.ask()
-    for fact in (core.sealed(1), core.seal_failed(1), core.strangers_aborted()):
+    for fact in (core.pre_committed(1), core.pre_commit_failed(1), core.stale_generations_aborted()):
         assert unmoved(core, replace(fact, generation=Generation(2)))
     core.make_ready(1)
     core.create()
@@ -97,15 +97,15 @@ def test_a_sinks_answers_count_only_in_its_generation() -> None:
 def test_a_sinks_answer_that_comes_twice_or_too_early_changes_nothing() -> None:
     core = running(GRAPH)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0))
-    assert unmoved(core, core.sealed(1), core.seal_failed(1), core.visible(1), core.commit_failed(1))
+    assert unmoved(core, core.pre_committed(1), core.pre_commit_failed(1), core.visible(1), core.commit_failed(1))
     core.ask()
     core.complete(1)
-    assert unmoved(core, core.sealed(1), core.seal_failed(1), core.visible(1), core.commit_failed(1))
+    assert unmoved(core, core.pre_committed(1), core.pre_commit_failed(1), core.visible(1), core.commit_failed(1))
 
 
 def test_word_of_an_abort_that_is_no_longer_wanted_changes_nothing() -> None:
     core = running(GRAPH)
-    assert unmoved(core, e.StrangersAborted(Generation(1), SinkId("out"), Generation(9)))
+    assert unmoved(core, e.StaleGenerationsAborted(Generation(1), SinkId("out"), Generation(9)))
 
 
 def test_the_store_is_heard_only_by_the_leader_who_asked() -> None:
@@ -116,9 +116,9 @@ def test_the_store_is_heard_only_by_the_leader_who_asked() -> None:
     assert unmoved(
         core,
         e.RecordCreated(OTHER, generation, record),
-        e.RecordTaken(OTHER, fence(1, 2, 9, leader=OTHER)),
+        e.RecordTaken(OTHER, epoch_record(1, 2, 9, leader=OTHER)),
         e.CreateUnclear(OTHER, generation, record),
-        e.ChainRead(OTHER, ()),
+        e.CheckpointLogRead(OTHER, ()),
         e.LeadershipLost(OTHER),
     )
     core.create()
@@ -132,10 +132,10 @@ def test_the_stores_word_about_a_record_that_is_settled_changes_nothing() -> Non
     assert unmoved(
         core,
         e.RecordCreated(ME, generation, CheckpointId(0)),
-        e.RecordTaken(ME, fence(0, 1, 1, leader=ME)),
-        e.RecordTaken(ME, void(1, leader=OTHER)),
+        e.RecordTaken(ME, epoch_record(0, 1, 1, leader=ME)),
+        e.RecordTaken(ME, aborted_entry(1, leader=OTHER)),
         e.CreateUnclear(ME, generation, CheckpointId(0)),
-        e.ChainRead(ME, ()),
+        e.CheckpointLogRead(ME, ()),
         e.SavepointCopied(ME, CheckpointId(0)),
         e.HoldSet(ME, CheckpointId(0), held=True),
     )
@@ -165,7 +165,7 @@ def test_after_the_job_is_over_nothing_changes_it_but_a_new_lead() -> None:
     assert unmoved(core, *due, e.LeadershipLost(ME))
     core.tell(e.Ticked(5))
     assert core.state.now_ms == 5
-    assert [type(one) for one in core.lead(OTHER)] == [o.ReadChain]
+    assert [type(one) for one in core.lead(OTHER)] == [o.ReadCheckpointLog]
     assert (core.state.leader, core.state.now_ms, core.state.sinks) == (OTHER, 5, {})
 
 

@@ -40,7 +40,7 @@ def test_a_task_that_may_not_restart_ends_the_job() -> None:
     core = running(GRAPH, restart=NoRestart())
     given = core.tell(core.failed("a"))
     assert [type(one) for one in given] == [o.Notify, o.StopTask, o.StopTask, o.CreateRecord]
-    assert [type(one) for one in core.burn()] == [o.AbortStrangers]
+    assert [type(one) for one in core.write_closing_record()] == [o.AbortStaleGenerations]
     assert core.state.ending is Ending.FAILED
 
 
@@ -54,7 +54,7 @@ def test_failed_checkpoints_end_a_job_that_may_not_restart() -> None:
 def test_a_run_that_starts_throws_away_what_the_runs_before_it_left() -> None:
     core = running(GRAPH)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0), core.failed("b"), e.Ticked(1000))
-    assert core.tell(core.started("b", 0, 0)) == [o.AbortAttempts(ONE, SinkId("out"), Run(2))]
+    assert core.tell(core.started("b", 0, 0)) == [o.AbortFailedAttempts(ONE, SinkId("out"), Run(2))]
     assert core.tell(core.started("b", 0, 0)) == []
 
 
@@ -110,16 +110,19 @@ def test_a_report_says_that_a_run_is_dead_or_has_ended() -> None:
     assert (stands.run, stands.boundary.batch) == (2, 0)
 
 
-def test_what_dead_runs_wrote_is_thrown_away_until_the_sink_has_done_so() -> None:
+def test_what_failed_attempts_wrote_is_thrown_away_until_the_sink_has_done_so() -> None:
     core = running(GRAPH, resend_ms=10)
     core.tell(core.committed("a", 0), core.failed("b"), e.Ticked(1000))
-    abort = o.AbortAttempts(ONE, SinkId("out"), Run(2))
-    assert only(o.AbortAttempts, core.tell(core.reported("b", 0, 0))) == [abort]
-    assert only(o.AbortAttempts, core.tell(e.Ticked(1010))) == [abort]
-    core.tell(e.AttemptsAborted(Generation(9), SinkId("out"), Run(2)), e.AttemptsAborted(ONE, SinkId("out"), Run(1)))
-    assert only(o.AbortAttempts, core.tell(e.Ticked(1020))) == [abort]
-    core.tell(e.AttemptsAborted(ONE, SinkId("out"), Run(2)))
-    assert only(o.AbortAttempts, core.tell(e.Ticked(1030))) == []
+    abort = o.AbortFailedAttempts(ONE, SinkId("out"), Run(2))
+    assert only(o.AbortFailedAttempts, core.tell(core.reported("b", 0, 0))) == [abort]
+    assert only(o.AbortFailedAttempts, core.tell(e.Ticked(1010))) == [abort]
+    core.tell(
+        e.FailedAttemptsAborted(Generation(9), SinkId("out"), Run(2)),
+        e.FailedAttemptsAborted(ONE, SinkId("out"), Run(1)),
+    )
+    assert only(o.AbortFailedAttempts, core.tell(e.Ticked(1020))) == [abort]
+    core.tell(e.FailedAttemptsAborted(ONE, SinkId("out"), Run(2)))
+    assert only(o.AbortFailedAttempts, core.tell(e.Ticked(1030))) == []
 
 
 def test_no_checkpoint_starts_while_a_task_is_down() -> None:

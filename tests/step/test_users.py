@@ -26,8 +26,8 @@ REQUESTS: list[e.UserFact] = [
 def closed_core() -> Core:
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.USER))
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     assert core.state.phase is Phase.CLOSED
     return core
 
@@ -102,8 +102,8 @@ def test_cancelling_a_job_that_keeps_its_checkpoints_deletes_none() -> None:
     core.complete(1)
     given = core.tell(e.CancelAsked(ASK))
     assert [type(one) for one in given] == [o.StopTask, o.CreateRecord]
-    assert [type(one) for one in core.burn()] == [o.AbortStrangers]
-    assert told(core.tell(core.strangers_aborted())) == [("done", "mine")]
+    assert [type(one) for one in core.write_closing_record()] == [o.AbortStaleGenerations]
+    assert told(core.tell(core.stale_generations_aborted())) == [("done", "mine")]
     assert core.state.ending is Ending.CANCELLED
     assert [one.id for one in core.state.completed] == [1]
 
@@ -127,8 +127,8 @@ def test_cancelling_a_closing_job_only_says_who_wants_to_hear_of_the_end() -> No
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.USER))
     assert core.tell(e.CancelAsked(ASK)) == []
-    core.burn()
-    assert [one.text for one in only(o.Notify, core.tell(core.strangers_aborted()))] == [
+    core.write_closing_record()
+    assert [one.text for one in only(o.Notify, core.tell(core.stale_generations_aborted()))] == [
         "the job is failed; latest checkpoint: none"
     ]
 
@@ -157,8 +157,8 @@ def test_who_cancels_second_is_refused_and_who_cancels_first_hears_of_the_end() 
     core = running(GRAPH, retain_on_cancellation=True)
     core.tell(e.CancelAsked(ASK))
     assert told(core.tell(e.CancelAsked(RequestId("second")))) == [("refused", "second")]
-    core.burn()
-    assert told(core.tell(core.strangers_aborted())) == [("done", "mine")]
+    core.write_closing_record()
+    assert told(core.tell(core.stale_generations_aborted())) == [("done", "mine")]
 
 
 def test_a_closing_job_waits_until_the_store_knows_what_is_held() -> None:
@@ -166,7 +166,7 @@ def test_a_closing_job_waits_until_the_store_knows_what_is_held() -> None:
     core.ask()
     core.complete(1)
     core.tell(e.HoldAsked(ASK, ONE))
-    assert only(o.AbortStrangers, core.tell(core.failed("a", FailureClass.USER))) == []
+    assert only(o.AbortStaleGenerations, core.tell(core.failed("a", FailureClass.USER))) == []
     assert told(core.tell(e.HoldSet(ME, ONE, held=True))) == [("done", "mine")]
 
 

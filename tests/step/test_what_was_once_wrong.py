@@ -7,7 +7,7 @@ from headgate.core.ids import Batch, CheckpointId, Generation, RequestId, TaskId
 from headgate.core.records import CompletedCheckpoint, Ending, Restore, StoredFile
 from headgate.core.restart import FailureClass
 from headgate.core.state import Phase
-from tests.helpers import completed, fence, line
+from tests.helpers import completed, epoch_record, line
 from tests.step_helpers import ME, OTHER, Core, only, running, told
 
 GRAPH = line("a")
@@ -25,14 +25,14 @@ def test_a_foreign_record_that_is_told_twice_does_not_depose_a_leader_who_reads_
     core = Core(GRAPH)
     core.lead()
     core.read()
-    foreign = e.RecordTaken(ME, fence(0, 1, 1, leader=OTHER))
+    foreign = e.RecordTaken(ME, epoch_record(0, 1, 1, leader=OTHER))
     core.tell(foreign, foreign)
     assert core.state.phase is Phase.READING
 
 
-def test_a_fence_that_lost_its_place_after_a_gap_leaves_a_state_that_holds() -> None:
+def test_an_epoch_record_that_lost_its_place_after_a_gap_leaves_a_state_that_holds() -> None:
     core = Core(GRAPH)
-    core.store = {0: fence(0, 1, 9, leader=OTHER)}
+    core.store = {0: epoch_record(0, 1, 9, leader=OTHER)}
     core.lead()
     core.read()
     core.tell(e.RecordTaken(ME, completed(GRAPH, 9)))
@@ -51,11 +51,11 @@ def test_who_releases_can_hold_again_only_once_the_store_knows() -> None:
     assert core.state.pending_deletion == ()
 
 
-def test_a_stop_with_savepoint_stops_even_if_the_restart_finds_its_record_in_the_chain() -> None:
+def test_a_stop_with_savepoint_stops_even_if_the_restart_finds_its_record_in_the_checkpoint_log() -> None:
     core = running(GRAPH)
     core.savepoint(stop=True)
     core.make_ready(1)
-    core.store[1] = core.state.chain.queue[0]
+    core.store[1] = core.state.checkpoint_log.queue[0]
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.read()
     core.create()
@@ -68,7 +68,7 @@ def test_who_asked_for_a_checkpoint_hears_of_it_when_a_restart_comes_before_its_
         core.ask()
         core.make_ready(1)
         if landed:
-            core.store[1] = core.state.chain.queue[0]
+            core.store[1] = core.state.checkpoint_log.queue[0]
         given = core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000)) + core.read() + core.create()
         assert ("done" if landed else "failed", "r1") in told(given)
 
@@ -87,7 +87,7 @@ def test_nothing_is_ordered_at_rest() -> None:
     core.ask()
     core.tell(core.committed("a", 1))
     core.ask()
-    late = core.sealed(1)
+    late = core.pre_committed(1)
     core.tell(e.LeadershipLost(ME))
     assert core.tell(late) == []
     core = running(GRAPH)
@@ -107,13 +107,13 @@ def test_a_snapshot_whose_record_may_have_landed_is_not_discarded() -> None:
     assert [one.answer for one in only(o.AnswerAck, core.tell(late))] != [Ack.DISCARDED]
 
 
-def test_a_seal_is_not_ordered_again_after_its_sink_was_told_to_abort() -> None:
+def test_a_pre_commit_is_not_ordered_again_after_its_sink_was_told_to_abort() -> None:
     core = running(GRAPH, resend_ms=10)
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(core.failed("a", FailureClass.USER))
-    assert only(o.AbortStrangers, core.burn())
-    assert only(o.SealSink, core.tell(e.Ticked(10))) == []
+    assert only(o.AbortStaleGenerations, core.write_closing_record())
+    assert only(o.PreCommitSink, core.tell(e.Ticked(10))) == []
 
 
 def test_a_cancelled_job_does_not_name_a_checkpoint_that_it_has_deleted() -> None:
@@ -122,14 +122,16 @@ def test_a_cancelled_job_does_not_name_a_checkpoint_that_it_has_deleted() -> Non
     core.complete(1)
     core.tell(e.CancelAsked(RequestId("x")))
     core.create()
-    given = core.tell(core.strangers_aborted(), e.FilesListed(Generation(1), ()), e.FilesDeleted(Generation(1), (ONE,)))
+    given = core.tell(
+        core.stale_generations_aborted(), e.FilesListed(Generation(1), ()), e.FilesDeleted(Generation(1), (ONE,))
+    )
     assert only(o.Notify, given)[-1].checkpoint is None
 
 
 def test_whoever_cancels_hears_of_the_end() -> None:
     core = running(GRAPH)
     given = core.tell(e.CancelAsked(RequestId("x")), e.CancelAsked(RequestId("y")))
-    given += core.create() + core.tell(core.strangers_aborted())
+    given += core.create() + core.tell(core.stale_generations_aborted())
     assert {request for _, request in told(given)} == {"x", "y"}
 
 
@@ -150,11 +152,11 @@ def test_a_hold_that_is_confirmed_lets_a_closing_job_close() -> None:
     assert only(o.CreateRecord, core.tell(e.HoldSet(ME, ONE, held=True)))
 
 
-def test_a_read_of_the_chain_that_is_older_than_our_own_generation_is_not_believed() -> None:
+def test_a_read_of_the_checkpoint_log_that_is_older_than_our_own_generation_is_not_believed() -> None:
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     assert core.state.phase is Phase.READING
-    assert core.tell(e.ChainRead(ME, ())) == []
+    assert core.tell(e.CheckpointLogRead(ME, ())) == []
 
 
 def test_an_old_generation_is_not_opened_again_by_old_answers() -> None:
@@ -162,7 +164,7 @@ def test_an_old_generation_is_not_opened_again_by_old_answers() -> None:
     core.ask()
     core.complete(1)
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
-    core.tell(e.ChainRead(ME, ()), e.RecordTaken(ME, core.store[0]), e.ChainRead(ME, (core.store[0],)))
+    core.tell(e.CheckpointLogRead(ME, ()), e.RecordTaken(ME, core.store[0]), e.CheckpointLogRead(ME, (core.store[0],)))
     assert not (core.state.phase is Phase.RUNNING and core.state.generation == 1)
 
 
@@ -179,7 +181,7 @@ def test_who_waits_for_a_savepoint_hears_of_it_even_if_it_was_copied_before_a_re
 
 def test_a_hold_needs_a_process_that_leads() -> None:
     core = Core(GRAPH)
-    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1)}
+    core.store = {0: epoch_record(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1)}
     core.lead()
     core.read()
     assert core.state.phase is Phase.FENCING
@@ -188,7 +190,7 @@ def test_a_hold_needs_a_process_that_leads() -> None:
 
 def test_a_user_can_return_only_to_what_is_kept() -> None:
     core = Core(GRAPH, num_retained=1)
-    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1), 2: completed(GRAPH, 2, 3)}
+    core.store = {0: epoch_record(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1), 2: completed(GRAPH, 2, 3)}
     core.lead(restore=Restore(checkpoint=ONE))
     texts = [one.text for one in only(o.Notify, core.read())]
     assert texts == ["checkpoint 1 is no longer kept and may be gone any moment; kept are: 2"]
@@ -198,9 +200,9 @@ def test_a_user_can_return_only_to_what_is_kept() -> None:
     assert only(o.CreateRecord, core.read())
 
 
-def test_a_base_that_is_gone_when_the_fence_is_there_is_told_and_not_raised() -> None:
+def test_a_base_that_is_gone_when_the_epoch_record_is_there_is_told_and_not_raised() -> None:
     core = Core(GRAPH)
-    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1)}
+    core.store = {0: epoch_record(0, 1, 1, leader=OTHER), 1: completed(GRAPH, 1)}
     core.lead(restore=Restore(checkpoint=ONE))
     core.read()
     del core.store[1]
@@ -214,8 +216,8 @@ def test_who_takes_over_leaves_a_job_that_is_over_and_a_user_can_start_it_again(
     core.ask()
     core.complete(1)
     core.tell(core.failed("a", FailureClass.USER))
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     core.lead(OTHER)
     assert core.read() == [o.Notify(Outcome.NOTICE, "the job is failed: start it again to go on")]
     assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
@@ -229,7 +231,7 @@ def test_a_stop_that_was_published_is_carried_out_by_whoever_leads_next() -> Non
     core = running(GRAPH)
     core.savepoint(stop=True)
     core.make_ready(1)
-    core.store[1] = core.state.chain.queue[0]
+    core.store[1] = core.state.checkpoint_log.queue[0]
     core.tell(e.LeadershipLost(ME))
     core.lead(OTHER)
     core.read()
@@ -242,7 +244,7 @@ def test_a_user_who_starts_a_job_again_that_was_to_stop_gets_it_started() -> Non
     core = running(GRAPH)
     core.savepoint(stop=True)
     core.make_ready(1)
-    core.store[1] = core.state.chain.queue[0]
+    core.store[1] = core.state.checkpoint_log.queue[0]
     core.tell(e.LeadershipLost(ME))
     core.lead(OTHER, restore=Restore(again=True))
     core.read()
@@ -250,10 +252,10 @@ def test_a_user_who_starts_a_job_again_that_was_to_stop_gets_it_started() -> Non
     assert core.state.phase is Phase.RUNNING
 
 
-def test_a_process_that_was_overtaken_while_it_restarted_does_not_fence_the_leader() -> None:
+def test_a_process_that_was_overtaken_while_it_restarted_does_not_epoch_record_the_leader() -> None:
     core = running(GRAPH)
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
-    core.store[1] = fence(1, 2, 9, leader=OTHER)
+    core.store[1] = epoch_record(1, 2, 9, leader=OTHER)
     assert only(o.CreateRecord, core.read()) == []
     assert core.state.phase is Phase.DEPOSED
 
@@ -263,7 +265,7 @@ def test_a_task_that_had_finished_before_is_not_asked_for_its_snapshot_again() -
     before = completed(graph, 1, 4)
     finished = evolve(before.tasks[0], finished=True)
     core = Core(graph)
-    core.store = {0: fence(0, 1, 1, leader=OTHER), 1: evolve(before, tasks=(finished, before.tasks[1]))}
+    core.store = {0: epoch_record(0, 1, 1, leader=OTHER), 1: evolve(before, tasks=(finished, before.tasks[1]))}
     core.lead()
     core.read()
     core.create()

@@ -79,7 +79,7 @@ class StoreContract:
             lambda: store.copy_in(file, path),
             lambda: store.copy_out(path, file),
         ):
-            with pytest.raises(InvalidOption, match="no path in a storage"):
+            with pytest.raises(InvalidOption, match="not a path in a storage"):
                 act()
         assert paths(store) == []
 
@@ -128,10 +128,10 @@ class StoreContract:
         assert sorted((entry.path, entry.size) for entry in store.list()) == [("a", 1), ("b/c", 2), ("b/d/e", 0)]
 
     def test_a_list_shows_what_is_below_a_folder_and_not_its_neighbours(self, store: Store) -> None:
-        for path in ("chain/1", "chain/x/2", "chain2/3", "cha", "x/chain/4"):
+        for path in ("checkpoint-log/1", "checkpoint-log/x/2", "chain2/3", "cha", "x/checkpoint-log/4"):
             store.put(path, b"")
-        assert paths(store, "chain") == ["chain/1", "chain/x/2"]
-        assert paths(store, "chain/x") == ["chain/x/2"]
+        assert paths(store, "checkpoint-log") == ["checkpoint-log/1", "checkpoint-log/x/2"]
+        assert paths(store, "checkpoint-log/x") == ["checkpoint-log/x/2"]
 
     def test_a_list_goes_as_deep_as_it_is_told(self, store: Store) -> None:
         for path in ("a", "b/c", "b/d/e", "b/d/f/g"):

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId, TaskId
-from headgate.core.records import CompletedCheckpoint, Ending, Fence, Kind, Record, Transaction, Void
+from headgate.core.records import AbortedEntry, CompletedCheckpoint, Ending, EpochRecord, Kind, Record, Transaction
 from headgate.errors import BadStorage
 from headgate.store.codec import Mismatch, decode, decode_value, encode, encode_value, unwrap, wrap
-from tests.helpers import ALICE, completed, fence, line, transaction, void
+from tests.helpers import ALICE, aborted_entry, completed, epoch_record, line, transaction
 from tests.tiers import examples
 
 RECORDS: st.SearchStrategy[Record] = st.one_of(
-    st.from_type(CompletedCheckpoint), st.from_type(Void), st.from_type(Fence)
+    st.from_type(CompletedCheckpoint), st.from_type(AbortedEntry), st.from_type(EpochRecord)
 )
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -22,7 +22,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 CHECKPOINT = completed(line("a", "b"), 7, 3, transactions=(transaction(7, 2, 3),))
 EXTRA = {"files": {"a/3": [12, 345]}, "segments": {"a>b": []}}
-WHERE = "file:///s/job/chain/0000000007.json"
+WHERE = "file:///s/job/checkpoint-log/0000000007.json"
 
 
 # -- there and back ------------------------------------------------------------------------------------------------
@@ -44,16 +44,16 @@ def test_one_value_has_one_form(record: Record, extra: dict[str, Any]) -> None:
 
 
 def test_the_form_does_not_change() -> None:
-    record = Fence(CheckpointId(4), Generation(2), LeaderId("bob"), CheckpointId(12), None, Ending.STOPPED)
+    record = EpochRecord(CheckpointId(4), Generation(2), LeaderId("bob"), CheckpointId(12), None, Ending.STOPPED)
     assert encode(record, {"a": 1}) == (
-        b'{"format":1,"sha256":"48626633993e57a41db0139a54c1365848e94dbf530c9121559d8a0b0ebe0125","body":'
+        b'{"format":1,"sha256":"37deb2a3df53276aa656394682012334b2f898be213a2db791b6323af676a6b8","body":'
         b'{"extra":{"a":1},"record":{"base":null,"ending":"stopped","generation":2,"id":4,"leader":"bob","next_id":12,'
-        b'"type":"Fence"}}}\n'
+        b'"type":"EpochRecord"}}}\n'
     )
 
 
 def test_what_records_had_not_always_is_written_where_it_says_something() -> None:
-    without = replace(fence(4, 2, 12), abandoned=CHECKPOINT.transactions)
+    without = replace(epoch_record(4, 2, 12), abandoned=CHECKPOINT.transactions)
     said: list[tuple[Record, str]] = [(replace(CHECKPOINT, keeps=CheckpointId(2)), "keeps"), (without, "abandoned")]
     for record, name in said:
         data = encode(record, {})
@@ -123,14 +123,17 @@ def test_a_newer_format_is_not_guessed_at(version: int) -> None:
     ("body", "why"),
     [
         ({"extra": {}}, "'record'"),
-        ({"record": {"type": "Void", "id": 1, "generation": 1, "leader": "a"}}, "'extra'"),
-        ({"type": "Gap", "id": 1}, "type is 'Gap', not one of CompletedCheckpoint, Void, Fence"),
+        ({"record": {"type": "AbortedEntry", "id": 1, "generation": 1, "leader": "a"}}, "'extra'"),
+        ({"type": "Gap", "id": 1}, "type is 'Gap', not one of CompletedCheckpoint, AbortedEntry, EpochRecord"),
         ({"id": 1}, "type is None, not one of"),
-        (["Void"], r"it is \['Void'\], not"),
-        ({"type": "Void", "id": 1, "generation": 1}, "leader is not there"),
-        ({"type": "Void", "id": 1, "generation": 1, "leader": 7}, "leader is 7, not str"),
-        ({"type": "Void", "id": True, "generation": 1, "leader": "a"}, "id is True, not int"),
-        ({"type": "Void", "id": 1, "generation": 1, "leader": "a", "mood": ""}, "mood is not known to this Headgate"),
+        (["AbortedEntry"], r"it is \['AbortedEntry'\], not"),
+        ({"type": "AbortedEntry", "id": 1, "generation": 1}, "leader is not there"),
+        ({"type": "AbortedEntry", "id": 1, "generation": 1, "leader": 7}, "leader is 7, not str"),
+        ({"type": "AbortedEntry", "id": True, "generation": 1, "leader": "a"}, "id is True, not int"),
+        (
+            {"type": "AbortedEntry", "id": 1, "generation": 1, "leader": "a", "mood": ""},
+            "mood is not known to this Headgate",
+        ),
     ],
 )
 def test_a_body_that_is_no_record_is_refused_with_the_field(body: Any, why: str) -> None:
@@ -196,8 +199,8 @@ def test_data_of_another_type_is_a_mismatch(hint: Any, data: Any) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        Void(CheckpointId(1), Generation(1), b"a"),  # type: ignore[arg-type]
-        Void(CheckpointId(True), Generation(1), ALICE),
+        AbortedEntry(CheckpointId(1), Generation(1), b"a"),  # type: ignore[arg-type]
+        AbortedEntry(CheckpointId(True), Generation(1), ALICE),
         completed(line("a"), 1, kind="checkpoint"),
         completed(line("a"), 1, tasks=[]),
         completed(line("a"), 1, transactions=(SinkId("out"),)),
@@ -213,6 +216,6 @@ def test_the_envelope_gives_back_what_it_was_given() -> None:
     assert unwrap(wrap({"b": [1, None], "a": "ü"}), WHERE) == {"a": "ü", "b": [1, None]}
 
 
-@pytest.mark.parametrize("record", [void(1), fence(2, 3, 4, base=CheckpointId(1)), CHECKPOINT])
+@pytest.mark.parametrize("record", [aborted_entry(1), epoch_record(2, 3, 4, base=CheckpointId(1)), CHECKPOINT])
 def test_each_kind_of_record_has_its_own_name(record: Record) -> None:
     assert json.loads(encode(record, {}))["body"]["record"]["type"] == type(record).__name__

@@ -22,7 +22,7 @@ from headgate.store import history
 from headgate.store.api import TEMPORARY, open_store
 from headgate.store.hadoop import HadoopStore
 from headgate.store.jobstore import JobStore, jobs
-from tests.helpers import ALICE, BOB, completed, line, void
+from tests.helpers import ALICE, BOB, aborted_entry, completed, line
 from tests.store.contract import FolderContract, StoreContract, paths
 from tests.store.writer import session
 
@@ -137,12 +137,12 @@ def test_a_job_lives_in_it(store: HadoopStore) -> None:
     job = JobStore.open(store, "orders")
     record, extra = completed(line("a", "b"), 1, 5), {"files": {"a/5": [1, 2]}}
     assert job.create_record(record, extra) is None
-    assert job.create_record(void(2, leader=ALICE), {}) is None
-    assert job.create_record(void(2, leader=BOB), {}) == void(2, leader=ALICE)
+    assert job.create_record(aborted_entry(2, leader=ALICE), {}) is None
+    assert job.create_record(aborted_entry(2, leader=BOB), {}) == aborted_entry(2, leader=ALICE)
     job.set_hold(record.id, held=True)
     job.put_control({"port": 1})
     again = JobStore.open(store, "orders")
-    assert list(again.read_records()) == [(record, extra), (void(2), {})]
+    assert list(again.read_records()) == [(record, extra), (aborted_entry(2), {})]
     assert (again.held(), again.copied(), again.read_control()) == ((1,), (), {"port": 1})
     assert jobs(store) == ["orders"]
     assert again.local_root is None

@@ -14,7 +14,7 @@ from headgate.store import codec, history
 from headgate.store.api import Missing, Store
 from headgate.store.jobstore import JobStore, jobs
 from headgate.store.local import LocalStore
-from tests.helpers import ALICE, BOB, completed, fence, line, void
+from tests.helpers import ALICE, BOB, aborted_entry, completed, epoch_record, line
 from tests.store.contract import paths
 
 GRAPH = line("a", "b")
@@ -37,7 +37,7 @@ def job(storage: LocalStore) -> JobStore:
 
 def test_a_new_job_claims_its_folder(job: JobStore, tmp_path: Path) -> None:
     claim = json.loads((tmp_path / "orders" / "job.json").read_bytes())
-    assert {name: claim[name] for name in ("format", "job")} == {"format": 1, "job": "orders"}
+    assert {name: claim[name] for name in ("format", "job")} == {"format": 3, "job": "orders"}
     assert paths(job) == ["job.json"]
     assert job.uri == f"file://{tmp_path}/orders"
     assert job.local_root == tmp_path / "orders"
@@ -45,8 +45,8 @@ def test_a_new_job_claims_its_folder(job: JobStore, tmp_path: Path) -> None:
 
 def test_a_job_opens_its_folder_again(job: JobStore, storage: LocalStore) -> None:
     job.create_record(CHECKPOINT, {})
-    assert JobStore.open(storage, "orders").read_chain() == (CHECKPOINT,)
-    assert JobStore.find(storage, "orders").read_chain() == (CHECKPOINT,)
+    assert JobStore.open(storage, "orders").read_checkpoint_log() == (CHECKPOINT,)
+    assert JobStore.find(storage, "orders").read_checkpoint_log() == (CHECKPOINT,)
 
 
 def test_the_folder_of_another_job_is_refused(job: JobStore, storage: LocalStore, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_storage_inside_the_folder_of_a_job_is_refused(job: JobStore, tmp_path
     assert paths(job) == ["job.json"]
 
 
-@pytest.mark.parametrize("foreign", ["pictures/cat.jpg", "chain/0000000001.json", "job.json.bak", "writables"])
+@pytest.mark.parametrize("foreign", ["pictures/cat.jpg", "checkpoint-log/0000000001.json", "job.json.bak", "writables"])
 def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(storage: LocalStore, foreign: str) -> None:
     storage.put(path := f"orders/{foreign}", b"cat")
     with pytest.raises(BadStorage, match=rf"has no job.json, and is not empty \({foreign}\): choose another"):
@@ -74,15 +74,24 @@ def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(storage: L
 def test_what_a_file_system_leaves_about_is_in_nobodys_way(storage: LocalStore) -> None:
     storage.put("orders/.DS_Store", b"")
     job = JobStore.open(storage, "orders")
-    storage.put("orders/chain/.nfs0001", b"")
+    storage.put("orders/checkpoint-log/.nfs0001", b"")
     storage.put("orders/holds/.nfs0001", b"")
-    assert (job.read_chain(), job.held()) == ((), ())
+    assert (job.read_checkpoint_log(), job.held()) == ((), ())
+
+
+def test_a_claim_of_an_earlier_release_is_refused_and_nothing_is_begun_beside_it(
+    job: JobStore, storage: LocalStore
+) -> None:
+    job.put("job.json", b'{"format": 1, "job": "orders"}')
+    for reach in (JobStore.open, JobStore.find):
+        with pytest.raises(BadStorage, match=r"orders/job.json has format 1 of an earlier release"):
+            reach(storage, "orders")
 
 
 def test_a_claim_of_a_newer_format_is_refused(job: JobStore, storage: LocalStore) -> None:
-    job.put("job.json", b'{"format": 3, "job": "orders"}')
+    job.put("job.json", b'{"format": 4, "job": "orders"}')
     for way in (JobStore.open, JobStore.find):
-        with pytest.raises(BadStorage, match=r"orders/job.json has the newer format 3, .*: use a newer Headgate"):
+        with pytest.raises(BadStorage, match=r"orders/job.json has the newer format 4, .*: use a newer Headgate"):
             way(storage, "orders")
 
 
@@ -134,7 +143,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, file: str) -
 
 
 def test_a_place_that_cannot_be_written_is_refused(job: JobStore, storage: LocalStore, tmp_path: Path) -> None:
-    assert job.read_chain() == ()
+    assert job.read_checkpoint_log() == ()
     # As good as read-only, for root too: the test file cannot get its name.
     (tmp_path / "orders" / "writable").mkdir()
     with pytest.raises(BadStorage, match="orders/writable cannot be used"):
@@ -168,15 +177,20 @@ def test_processes_that_open_a_new_job_at_once_all_may(tmp_path: Path) -> None:
             assert pool.map(_open_and_go_on, [str(tmp_path / str(number))] * 4, chunksize=1) == ["orders"] * 4
 
 
-# -- the chain -----------------------------------------------------------------------------------------------------
+# -- the checkpoint log
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_records_come_back_in_the_order_of_their_ids(job: JobStore) -> None:
-    records: list[Record] = [fence(0, 1, 1), *(void(number) for number in range(1, 12)), fence(10**10, 2, 10**10 + 1)]
+    records: list[Record] = [
+        epoch_record(0, 1, 1),
+        *(aborted_entry(number) for number in range(1, 12)),
+        epoch_record(10**10, 2, 10**10 + 1),
+    ]
     for record in reversed(records):
         assert job.create_record(record, {}) is None
-    assert job.read_chain() == tuple(records)
-    assert paths(job, "chain")[:2] == ["chain/0000000000.json", "chain/0000000001.json"]
+    assert job.read_checkpoint_log() == tuple(records)
+    assert paths(job, "checkpoint-log")[:2] == ["checkpoint-log/0000000000.json", "checkpoint-log/0000000001.json"]
 
 
 def test_a_record_carries_its_sections(job: JobStore) -> None:
@@ -187,19 +201,19 @@ def test_a_record_carries_its_sections(job: JobStore) -> None:
 
 
 def test_who_comes_second_is_shown_the_first(job: JobStore) -> None:
-    assert job.create_record(void(1, leader=ALICE), {}) is None
-    assert job.create_record(void(1, leader=BOB), {}) == void(1, leader=ALICE)
-    assert job.create_record(void(1, leader=ALICE), {}) == void(1, leader=ALICE)
-    assert job.read_chain() == (void(1, leader=ALICE),)
+    assert job.create_record(aborted_entry(1, leader=ALICE), {}) is None
+    assert job.create_record(aborted_entry(1, leader=BOB), {}) == aborted_entry(1, leader=ALICE)
+    assert job.create_record(aborted_entry(1, leader=ALICE), {}) == aborted_entry(1, leader=ALICE)
+    assert job.read_checkpoint_log() == (aborted_entry(1, leader=ALICE),)
 
 
 def test_a_record_can_be_deleted_twice(job: JobStore) -> None:
-    job.create_record(void(1), {})
-    job.create_record(void(2), {})
+    job.create_record(aborted_entry(1), {})
+    job.create_record(aborted_entry(2), {})
     job.delete_record(ONE)
     job.delete_record(ONE)
-    assert job.read_chain() == (void(2),)
-    with pytest.raises(Missing, match=r"chain/0000000001\.json"):
+    assert job.read_checkpoint_log() == (aborted_entry(2),)
+    with pytest.raises(Missing, match=r"checkpoint-log/0000000001\.json"):
         job.read_record(ONE)
 
 
@@ -217,39 +231,39 @@ DAMAGES: list[tuple[Callable[[bytes], bytes], str]] = [
 def test_a_damaged_record_is_named_and_never_passed_over(
     job: JobStore, damage: Callable[[bytes], bytes], why: str
 ) -> None:
-    for record in (void(1), void(2), void(3)):
+    for record in (aborted_entry(1), aborted_entry(2), aborted_entry(3)):
         job.create_record(record, {})
-    damaged = damage(job.read("chain/0000000002.json"))
-    job.put("chain/0000000002.json", damaged)
-    where = rf"orders/chain/0000000002\.json {why}"
+    damaged = damage(job.read("checkpoint-log/0000000002.json"))
+    job.put("checkpoint-log/0000000002.json", damaged)
+    where = rf"orders/checkpoint-log/0000000002\.json {why}"
     for act in (
-        job.read_chain,
+        job.read_checkpoint_log,
         lambda: job.read_record(CheckpointId(2)),
-        lambda: job.create_record(void(2), {}),
+        lambda: job.create_record(aborted_entry(2), {}),
     ):
         with pytest.raises(BadStorage, match=where):
             act()
-    assert job.read("chain/0000000002.json") == damaged
+    assert job.read("checkpoint-log/0000000002.json") == damaged
 
 
 def test_a_record_under_the_id_of_another_is_refused(job: JobStore) -> None:
-    job.create_record(void(1), {})
-    job.put("chain/0000000002.json", job.read("chain/0000000001.json"))
-    with pytest.raises(BadStorage, match=r"chain/0000000002\.json holds the record of id 1: put back the one"):
-        job.read_chain()
+    job.create_record(aborted_entry(1), {})
+    job.put("checkpoint-log/0000000002.json", job.read("checkpoint-log/0000000001.json"))
+    with pytest.raises(BadStorage, match=r"checkpoint-log/0000000002\.json holds the record of id 1: put back the one"):
+        job.read_checkpoint_log()
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "1.json", "0000000001.json.bak", "000000000x.json", "٠١٢٣٤٥٦٧٨٩.json"])
-def test_a_stranger_in_the_chain_is_refused(job: JobStore, name: str) -> None:
-    job.put(f"chain/{name}", b"")
-    with pytest.raises(BadStorage, match=rf"chain/{name} does not belong there: move it away"):
-        job.read_chain()
+def test_something_foreign_in_the_checkpoint_log_is_refused(job: JobStore, name: str) -> None:
+    job.put(f"checkpoint-log/{name}", b"")
+    with pytest.raises(BadStorage, match=rf"checkpoint-log/{name} does not belong there: move it away"):
+        job.read_checkpoint_log()
 
 
 def test_a_folder_in_the_place_of_a_record_leaves_the_answer_open(job: JobStore) -> None:
-    job.put("chain/0000000001.json/x", b"")
+    job.put("checkpoint-log/0000000001.json/x", b"")
     with pytest.raises(ExternalError, match="nobody can tell whose it was"):
-        job.create_record(void(1), {})
+        job.create_record(aborted_entry(1), {})
 
 
 # -- holds, savepoints, control ------------------------------------------------------------------------------------
@@ -265,7 +279,7 @@ def test_holds_are_remembered_until_they_are_taken_back(job: JobStore) -> None:
     assert job.held() == (10,)
 
 
-def test_a_stranger_among_the_holds_is_refused(job: JobStore) -> None:
+def test_something_foreign_among_the_holds_is_refused(job: JobStore) -> None:
     job.put("holds/mine", b"")
     with pytest.raises(BadStorage, match="holds/mine does not belong there"):
         job.held()
@@ -382,24 +396,26 @@ def flips(data: bytes) -> Iterator[bytes]:
         yield data[:place] + bytes([data[place] ^ 1 << place % 7]) + data[place + 1 :]
 
 
-def test_a_life_with_one_flipped_bit_is_refused_by_name_or_means_the_same(job: JobStore, tmp_path: Path) -> None:
-    life = job.life()
-    assert job.life() == life
+def test_an_incarnation_with_one_flipped_bit_is_refused_by_name_or_means_the_same(
+    job: JobStore, tmp_path: Path
+) -> None:
+    incarnation = job.incarnation()
+    assert job.incarnation() == incarnation
     refused = 0
-    for damaged in flips(job.read("life")):
-        (tmp_path / "orders/life").write_bytes(damaged)
+    for damaged in flips(job.read("incarnation")):
+        (tmp_path / "orders/incarnation").write_bytes(damaged)
         try:
-            assert job.life() == life, f"{damaged!r} was taken for another life"
+            assert job.incarnation() == incarnation, f"{damaged!r} was taken for another incarnation"
         except BadStorage as error:
-            assert f"{job.uri}/life is damaged" in str(error)  # noqa: PT017 - either is right, and nothing else
+            assert f"{job.uri}/incarnation is damaged" in str(error)  # noqa: PT017 - either is right, and nothing else
             refused += 1
-        assert job.read("life") == damaged
-    assert refused >= len(life)
+        assert job.read("incarnation") == damaged
+    assert refused >= len(incarnation)
 
 
-def test_a_life_that_an_earlier_version_wrote_is_read(job: JobStore) -> None:
-    job.put("life", b"life_0123456789ab\n")
-    assert job.life() == "life_0123456789ab"
+def test_an_incarnation_that_an_earlier_version_wrote_is_read(job: JobStore) -> None:
+    job.put("incarnation", b"life_0123456789ab\n")
+    assert job.incarnation() == "life_0123456789ab"
 
 
 def test_a_claim_with_one_flipped_bit_is_refused_as_damaged_or_means_the_same(
@@ -416,25 +432,20 @@ def test_a_claim_with_one_flipped_bit_is_refused_as_damaged_or_means_the_same(
     assert refused > len("orders")
 
 
-def test_a_claim_that_an_earlier_version_wrote_is_read(job: JobStore, storage: LocalStore) -> None:
-    job.put("job.json", b'{"format": 1, "job": "orders"}\n')
-    assert JobStore.find(storage, "orders").job == "orders"
-
-
 # -- a storage that is deleted under a process that uses it --------------------------------------------------------
 
 
 def test_no_record_is_written_into_a_storage_that_was_begun_anew(storage: LocalStore, tmp_path: Path) -> None:
     before = JobStore.open(storage, "orders")
-    before.life()
+    before.incarnation()
     before.create_record(CHECKPOINT, {})
     shutil.rmtree(tmp_path / "orders")
     with pytest.raises(BadStorage, match="was deleted while the job ran: start the job again"):
-        before.create_record(void(2), {})
+        before.create_record(aborted_entry(2), {})
     assert not (tmp_path / "orders").exists()
     after = JobStore.open(storage, "orders")
-    after.life()
+    after.incarnation()
     with pytest.raises(BadStorage, match="was deleted and begun anew while the job ran"):
-        before.create_record(void(2), {})
-    assert after.read_chain() == ()
+        before.create_record(aborted_entry(2), {})
+    assert after.read_checkpoint_log() == ()
     assert after.create_record(CHECKPOINT, {}) is None

@@ -10,13 +10,13 @@ from hypothesis import given, strategies as st
 
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, Generation, LeaderId
-from headgate.core.records import CompletedCheckpoint, Fence
+from headgate.core.records import CompletedCheckpoint, EpochRecord
 from headgate.errors import BadStorage
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
 from headgate.store.local import LocalStore
 from headgate.store.manifests import CHANGES_MAX, INLINE_MAX, Changes
-from tests.helpers import completed, line, void
+from tests.helpers import aborted_entry, completed, line
 
 
 @pytest.fixture
@@ -32,8 +32,10 @@ def job(storage: LocalStore) -> JobStore:
 # -- many records ------------------------------------------------------------------------------------------------------
 
 
-def fence(number: int, generation: int, **more: Any) -> Fence:
-    return Fence(CheckpointId(number), Generation(generation), LeaderId("a"), CheckpointId(number + 1), None, **more)
+def epoch_record(number: int, generation: int, **more: Any) -> EpochRecord:
+    return EpochRecord(
+        CheckpointId(number), Generation(generation), LeaderId("a"), CheckpointId(number + 1), None, **more
+    )
 
 
 def reads(job: JobStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -49,56 +51,64 @@ def reads(job: JobStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_records_that_a_fence_has_made_superfluous_are_not_read_again(
+def test_records_that_an_epoch_record_has_made_superfluous_are_not_read_again(
     job: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(50):
-        job.create_record(fence(number, number + 1), {})
-    everything = job.read_chain()
+        job.create_record(epoch_record(number, number + 1), {})
+    everything = job.read_checkpoint_log()
     assert len(everything) == 50
-    job.fold(fence(49, 50), [CheckpointId(48)])
+    job.fold(epoch_record(49, 50), [CheckpointId(48)])
     paths = reads(job, monkeypatch)
-    assert job.read_chain() == everything[48:]
-    assert len(paths) <= 4, "the fold, its fence, and what is left"
-    job.create_record(void(50), {})
-    assert [record.id for record in job.read_chain()] == [48, 49, 50]
+    assert job.read_checkpoint_log() == everything[48:]
+    assert len(paths) <= 4, "the fold, its epoch record, and what is left"
+    job.create_record(aborted_entry(50), {})
+    assert [record.id for record in job.read_checkpoint_log()] == [48, 49, 50]
 
 
 def test_a_storage_that_is_elsewhere_is_read_by_many_at_once_and_in_order(
     job: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(40):
-        job.create_record(fence(number, number + 1), {})
+        job.create_record(epoch_record(number, number + 1), {})
     together = threading.Barrier(8)
     read = job.read
 
     def slow(path: str) -> bytes:
-        if path.startswith("chain/") and int(path[6:16]) < 8:
+        if path.startswith("checkpoint-log/") and int(Path(path).stem) < 8:
             together.wait(30)  # Eight are on their way at the same time, or nobody gets on.
         return read(path)
 
     monkeypatch.setattr(JobStore, "local_root", None)
     monkeypatch.setattr(job, "read", slow)
-    assert [record.id for record in job.read_chain()] == list(range(40))
+    assert [record.id for record in job.read_checkpoint_log()] == list(range(40))
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda job: job.put("chain.json", b"{}"),
-        lambda job: job.put("chain.json", codec.wrap({"fence": 9})),
-        lambda job: job.delete("chain/0000000009.json"),
-        lambda job: job.fold(fence(9, 77), [CheckpointId(8)]),
-        lambda job: job.fold(fence(99, 1), []),
+        lambda job: job.put("checkpoint-log.json", b"{}"),
+        lambda job: job.put("checkpoint-log.json", codec.wrap({"epoch_record": 9})),
+        lambda job: job.delete("checkpoint-log/0000000009.json"),
+        lambda job: job.fold(epoch_record(9, 77), [CheckpointId(8)]),
+        lambda job: job.fold(epoch_record(99, 1), []),
     ],
-    ids=["damaged", "of something else", "the fence is gone", "of another fence", "ahead of the chain"],
+    ids=[
+        "damaged",
+        "of something else",
+        "the epoch record is gone",
+        "of another epoch record",
+        "ahead of the checkpoint log",
+    ],
 )
-def test_a_fold_that_does_not_fit_the_chain_hides_nothing(job: JobStore, spoil: Callable[[JobStore], None]) -> None:
+def test_a_fold_that_does_not_fit_the_checkpoint_log_hides_nothing(
+    job: JobStore, spoil: Callable[[JobStore], None]
+) -> None:
     for number in range(10):
-        job.create_record(fence(number, number + 1), {})
-    job.fold(fence(9, 10), [CheckpointId(8)])
+        job.create_record(epoch_record(number, number + 1), {})
+    job.fold(epoch_record(9, 10), [CheckpointId(8)])
     spoil(job)
-    assert [record.id for record in job.read_chain()][:9] == list(range(9))
+    assert [record.id for record in job.read_checkpoint_log()][:9] == list(range(9))
 
 
 # -- many files --------------------------------------------------------------------------------------------------------
@@ -125,15 +135,15 @@ def test_files_are_named_once_and_come_back(job: JobStore, files: dict[str, list
     record, extra = of_files(1, files)
     job.create_record(record, extra)
     assert named(job, 1) == files
-    texts = [job.read(entry.path).decode() for kind in ("chain", "manifests") for entry in job.list(kind)]
+    texts = [job.read(entry.path).decode() for kind in ("checkpoint-log", "manifests") for entry in job.list(kind)]
     assert sum(text.count('tasks/a/g1/3"') for text in texts) == (1 if files else 0)
 
 
 def test_a_record_of_an_earlier_release_is_read_as_it_is(job: JobStore) -> None:
     record, extra = of_files(1, SOME)
-    job.put("chain/0000000001.json", codec.encode(record, extra))
+    job.put("checkpoint-log/0000000001.json", codec.encode(record, extra))
     assert named(job, 1) == SOME
-    assert job.read_chain() == (record,)
+    assert job.read_checkpoint_log() == (record,)
 
 
 def test_a_record_of_many_files_says_what_is_new_and_stands_without_the_others(
@@ -145,7 +155,7 @@ def test_a_record_of_many_files_says_what_is_new_and_stands_without_the_others(
         del files[f"tasks/a/g1/{number}"]
         job.create_record(*of_files(number, files))
     assert [entry.path for entry in job.list("manifests")] == ["manifests/0000000001.json"]
-    assert len(job.read("chain/0000000007.json")) < 2_000
+    assert len(job.read("checkpoint-log/0000000007.json")) < 2_000
     job.delete_record(*(CheckpointId(number) for number in range(1, 7)))
     assert named(JobStore.find(storage, "orders"), 7) == files
 
@@ -164,7 +174,7 @@ def test_when_much_has_changed_there_is_a_new_manifest_and_the_old_one_goes_with
     assert len(list(job.list("manifests"))) == 2, "3 needs the first"
     again = JobStore.open(storage, "orders")
     assert named(again, 5) == files
-    assert len(again.read_chain()) == 3
+    assert len(again.read_checkpoint_log()) == 3
     again.delete_record(CheckpointId(3))
     assert [entry.path for entry in again.list("manifests")] == ["manifests/0000000004.json"]
     again.create_record(*of_files(6, SOME))
@@ -178,11 +188,13 @@ def test_a_manifest_that_is_gone_or_damaged_is_named_and_its_checkpoint_not_pass
     good = job.read("manifests/0000000001.json")
     job.put("manifests/0000000001.json", good.replace(b"tasks/a/g1/3", b"tasks/a/g1/4", 1))
     fresh = JobStore.open(LocalStore(cast("Path", job.local_root).parent), "orders")
-    with pytest.raises(BadStorage, match=r"chain/0000000001.json names manifests/0000000001.json, which is damaged"):
-        fresh.read_chain()
+    with pytest.raises(
+        BadStorage, match=r"checkpoint-log/0000000001.json names manifests/0000000001.json, which is damaged"
+    ):
+        fresh.read_checkpoint_log()
     job.delete("manifests/0000000001.json")
     with pytest.raises(BadStorage, match=r"0000000001.json names .*manifests/0000000001.json, which is gone"):
-        fresh.read_chain()
+        fresh.read_checkpoint_log()
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), max_size=12), min_size=1, max_size=8))

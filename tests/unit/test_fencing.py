@@ -24,7 +24,7 @@ IN_TURN = [
     order(2, 899, 1),
     order(3, 4, 1),
 ]
-"""Attempts as they come in one life of a storage; the last generations have gone back to earlier checkpoints."""
+"""Attempts as they come in one incarnation of a storage; the last generations have gone back to earlier checkpoints."""
 
 
 @pytest.mark.parametrize(("earlier", "later"), list(pairwise(IN_TURN)))

@@ -38,7 +38,7 @@ def imported(source: str, within: str) -> Iterator[str]:
         yield from (name for name in names if name.split(".")[0] == "headgate")
 
 
-def strangers(source: str, within: str, allowed: tuple[str, ...]) -> list[str]:
+def stale_generations(source: str, within: str, allowed: tuple[str, ...]) -> list[str]:
     """What a source imports and may not."""
     return [
         name
@@ -63,12 +63,12 @@ def text(name: str) -> str:
 @pytest.mark.parametrize("name", [name for name in FILES if name.partition("/")[0] in STAGES])
 def test_a_stage_knows_the_core_and_no_other_stage(name: str) -> None:
     package = f"headgate.{name.partition('/')[0]}"
-    assert strangers(text(name), package, (package, *SHARED, *MAY_ALSO.get(name, ()))) == []
+    assert stale_generations(text(name), package, (package, *SHARED, *MAY_ALSO.get(name, ()))) == []
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("core/")])
 def test_the_core_knows_itself_alone(name: str) -> None:
-    assert strangers(text(name), "headgate.core", ("headgate.core",)) == []
+    assert stale_generations(text(name), "headgate.core", ("headgate.core",)) == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_core_knows_itself_alone(name: str) -> None:
     ],
 )
 def test_what_all_stages_share_knows_the_core_at_most(name: str) -> None:
-    assert strangers(text(name), "headgate", ("headgate.core", "headgate.errors", "headgate.redact")) == []
+    assert stale_generations(text(name), "headgate", ("headgate.core", "headgate.errors", "headgate.redact")) == []
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "layout.py"])
@@ -123,7 +123,7 @@ def test_every_stage_is_there() -> None:
     ],
 )
 def test_an_import_of_another_stage_is_found_however_it_is_written(source: str) -> None:
-    assert len(strangers(source, "headgate.source", ("headgate.source", *SHARED))) == 1
+    assert len(stale_generations(source, "headgate.source", ("headgate.source", *SHARED))) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_import_of_another_stage_is_found_however_it_is_written(source: str) 
     ],
 )
 def test_an_import_that_is_allowed_is_left_alone(source: str) -> None:
-    assert strangers(source, "headgate.source", ("headgate.source", *SHARED)) == []
+    assert stale_generations(source, "headgate.source", ("headgate.source", *SHARED)) == []
 
 
 @pytest.mark.parametrize("source", ["query / 'commits'", "f'offsets/{batch}'", "f'{query}/commits/{batch}'"])

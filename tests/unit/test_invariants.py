@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.core import invariants
-from headgate.core.chain import IDS_AHEAD_MAX, Chain, permit
-from headgate.core.commit import Seal, SinkState
+from headgate.core.checkpoint_log import IDS_AHEAD_MAX, CheckpointLog, permit
+from headgate.core.commit import PreCommit, SinkState
 from headgate.core.coordinator import REQUESTS_MAX
 from headgate.core.errors import ProtocolError
 from headgate.core.events import HoldAsked
@@ -19,7 +19,7 @@ from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Reques
 from headgate.core.records import Boundary, Kind, Record, Transaction
 from headgate.core.settings import Mode, Settings
 from headgate.core.state import STORY_MAX, Acknowledgement, Cut, JobState, PendingCheckpoint, Phase, Request
-from tests.helpers import BOB, completed, fence, line, running, transaction, void
+from tests.helpers import BOB, aborted_entry, completed, epoch_record, line, running, transaction
 
 GRAPH = line("a", "b")
 A, B, OUT, AB = TaskId("a"), TaskId("b"), SinkId("out"), ChannelId("a>b")
@@ -34,14 +34,16 @@ def under_way(number: int, cuts: dict[TaskId, Cut] | None = None, **changes: Any
     return evolve(pending, **changes)
 
 
-def sink(*, due: tuple[Transaction, ...] = (), sealed: tuple[Transaction, ...] = (), **changes: Any) -> SinkState:
+def sink(
+    *, due: tuple[Transaction, ...] = (), pre_committed: tuple[Transaction, ...] = (), **changes: Any
+) -> SinkState:
     """A sink whose due transactions were permitted by checkpoint 3."""
     allowed = tuple((permit(completed(GRAPH, 3)), one) for one in due)
-    return evolve(SinkState(due=allowed, sealed=sealed, sealed_through=Batch(9)), **changes)
+    return evolve(SinkState(due=allowed, pre_committed=pre_committed, pre_committed_through=Batch(9)), **changes)
 
 
-def links(recorded: int, last: int, *queue: Record) -> Chain:
-    return Chain(recorded=CheckpointId(recorded), queue=queue, last=CheckpointId(last))
+def links(recorded: int, last: int, *queue: Record) -> CheckpointLog:
+    return CheckpointLog(recorded=CheckpointId(recorded), queue=queue, last=CheckpointId(last))
 
 
 EARLIER = under_way(5, {A: cut(8), B: cut(6, 8)}, acknowledged={A: Acknowledgement(("f",), Generation(1))})
@@ -55,11 +57,11 @@ def healthy(settings: Settings = BUSY, **changes: Any) -> JobState:
         GRAPH,
         batch=9,
         settings=settings,
-        chain=links(3, 4, completed(GRAPH, 4, batch=7)),
+        checkpoint_log=links(3, 4, completed(GRAPH, 4, batch=7)),
         completed=(completed(GRAPH, 2, batch=3), completed(GRAPH, 3, batch=5)),
         pending=(EARLIER, LATER),
         next_id=CheckpointId(7),
-        sinks={OUT: sink(due=(transaction(2, -1, 3), transaction(3, 3, 5)), sealed=(transaction(4, 5, 9),))},
+        sinks={OUT: sink(due=(transaction(2, -1, 3), transaction(3, 3, 5)), pre_committed=(transaction(4, 5, 9),))},
         story=("0 ms: alice leads",),
     )
     return evolve(state, **changes)
@@ -94,8 +96,10 @@ HEALTHY: dict[str, JobState] = {
     "busy": healthy(),
     "nothing yet": JobState(graph=GRAPH, settings=Settings()),
     "just begun": running(GRAPH),
-    "closing fence of the generation to come": healthy(chain=links(3, 4, fence(4, 2, 7))),
-    "our fence, far from the tail": healthy(phase=Phase.FENCING, pending=(), chain=links(3, 9, fence(9, 2, 10))),
+    "closing record of the generation to come": healthy(checkpoint_log=links(3, 4, epoch_record(4, 2, 7))),
+    "our epoch record, far from the tail": healthy(
+        phase=Phase.FENCING, pending=(), checkpoint_log=links(3, 9, epoch_record(9, 2, 10))
+    ),
     "queues full to the brim": healthy(
         requests=asking(REQUESTS_MAX), holding=holding(HOLDS_MAX), story=("x",) * STORY_MAX
     ),
@@ -113,9 +117,9 @@ HEALTHY: dict[str, JobState] = {
     "a reader cut before the other side, unaligned": healthy(pending=(under_way(5, {B: cut(9, 4)}, unaligned=True),)),
     "two checkpoints at the same batch": healthy(pending=(EARLIER, under_way(6, {A: cut(8)}))),
     "an aligned savepoint": healthy(pending=(evolve(EARLIER, kind=Kind.SAVEPOINT),)),
-    "a seal of all that is committed": with_sink(sink(wanted=(Seal(CheckpointId(5), Batch(9)),))),
+    "a pre-commit of all that is committed": with_sink(sink(wanted=(PreCommit(CheckpointId(5), Batch(9)),))),
     "transactions of two generations with a hole between": with_sink(
-        sink(due=(transaction(3, 0, 7),), sealed=(transaction(4, 5, 9, generation=2),))
+        sink(due=(transaction(3, 0, 7),), pre_committed=(transaction(4, 5, 9, generation=2),))
     ),
 }
 
@@ -125,14 +129,26 @@ BROKEN: list[tuple[str, JobState]] = [
     ("a queue is longer than its bound", healthy(holding=holding(HOLDS_MAX + 1))),
     ("a queue is longer than its bound", healthy(story=("x",) * (STORY_MAX + 1))),
     ("a checkpoint is under way while the job is closing", healthy(phase=Phase.CLOSING)),
-    ("records [2, 1] wait to be created after 0, through 2", healthy(pending=(), chain=links(0, 2, void(2), void(1)))),
-    ("records [1, 1] wait to be created after 0, through 2", healthy(pending=(), chain=links(0, 2, void(1), void(1)))),
-    ("records [3, 4] wait to be created after 3, through 4", healthy(chain=links(3, 4, void(3), void(4)))),
-    ("records [5] wait to be created after 3, through 5", healthy(pending=(), chain=links(3, 5, void(5)))),
-    ("records [4] wait to be created after 3, through 3", healthy(chain=links(3, 3, void(4)))),
-    ("records [] wait to be created after 3, through 4", healthy(chain=links(3, 4))),
-    ("record 4 in our queue is bob's", healthy(chain=links(3, 4, void(4, leader=BOB)))),
-    ("record 4 is of generation 2, we are 1", healthy(chain=links(3, 4, void(4, generation=2)))),
+    (
+        "records [2, 1] wait to be created after 0, through 2",
+        healthy(pending=(), checkpoint_log=links(0, 2, aborted_entry(2), aborted_entry(1))),
+    ),
+    (
+        "records [1, 1] wait to be created after 0, through 2",
+        healthy(pending=(), checkpoint_log=links(0, 2, aborted_entry(1), aborted_entry(1))),
+    ),
+    (
+        "records [3, 4] wait to be created after 3, through 4",
+        healthy(checkpoint_log=links(3, 4, aborted_entry(3), aborted_entry(4))),
+    ),
+    (
+        "records [5] wait to be created after 3, through 5",
+        healthy(pending=(), checkpoint_log=links(3, 5, aborted_entry(5))),
+    ),
+    ("records [4] wait to be created after 3, through 3", healthy(checkpoint_log=links(3, 3, aborted_entry(4)))),
+    ("records [] wait to be created after 3, through 4", healthy(checkpoint_log=links(3, 4))),
+    ("record 4 in our queue is bob's", healthy(checkpoint_log=links(3, 4, aborted_entry(4, leader=BOB)))),
+    ("record 4 is of generation 2, we are 1", healthy(checkpoint_log=links(3, 4, aborted_entry(4, generation=2)))),
     (
         "checkpoint 4 is under way, but ids 4 to 7 are not yet settled",
         healthy(pending=(evolve(EARLIER, id=CheckpointId(4)), LATER)),
@@ -185,10 +201,13 @@ BROKEN: list[tuple[str, JobState]] = [
         "checkpoint 6 cuts a at an earlier batch than checkpoint 5 does",
         healthy(pending=(EARLIER, under_way(6, {A: cut(7)}))),
     ),
-    ("sink out has sealed through batch 10, only 9 is committed", with_sink(sink(sealed_through=Batch(10)))),
     (
-        "sink out is to seal a batch that is not committed",
-        with_sink(sink(wanted=(Seal(CheckpointId(5), Batch(9)), Seal(CheckpointId(6), Batch(10))))),
+        "sink out has pre-committed through batch 10, only 9 is committed",
+        with_sink(sink(pre_committed_through=Batch(10))),
+    ),
+    (
+        "sink out is to pre-commit a batch that is not committed",
+        with_sink(sink(wanted=(PreCommit(CheckpointId(5), Batch(9)), PreCommit(CheckpointId(6), Batch(10))))),
     ),
     (
         "sink out: transactions 3 and 2 are out of order",
@@ -196,7 +215,7 @@ BROKEN: list[tuple[str, JobState]] = [
     ),
     (
         "sink out: transactions 3 and 3 are out of order",
-        with_sink(sink(due=(transaction(3, -1, 3),), sealed=(transaction(3, 3, 5),))),
+        with_sink(sink(due=(transaction(3, -1, 3),), pre_committed=(transaction(3, 3, 5),))),
     ),
     (
         "sink out: transactions 2 and 3 are out of order",
@@ -208,7 +227,7 @@ BROKEN: list[tuple[str, JobState]] = [
     ),
     (
         "the end of the job is written down, and sink out still owes a commit",
-        healthy(pending=(), phase=Phase.CLOSING, burned=True, sinks={OUT: sink(due=(transaction(2, -1, 3),))}),
+        healthy(pending=(), phase=Phase.CLOSING, closing_written=True, sinks={OUT: sink(due=(transaction(2, -1, 3),))}),
     ),
     (
         "sink out may commit 4 before its checkpoint is published",
@@ -216,7 +235,9 @@ BROKEN: list[tuple[str, JobState]] = [
     ),
     (
         "sink out may commit 3 before its checkpoint is published",
-        healthy(pending=(), chain=links(2, 3, completed(GRAPH, 3)), sinks={OUT: sink(due=(transaction(3, -1, 3),))}),
+        healthy(
+            pending=(), checkpoint_log=links(2, 3, completed(GRAPH, 3)), sinks={OUT: sink(due=(transaction(3, -1, 3),))}
+        ),
     ),
 ]
 

@@ -104,7 +104,7 @@ def permits(tree: ast.Module) -> Iterator[str]:
 
 
 def test_the_whole_core_is_read() -> None:
-    assert {path.stem for path in FILES} >= {"__init__", "job", "state", "chain", "invariants"}
+    assert {path.stem for path in FILES} >= {"__init__", "job", "state", "checkpoint_log", "invariants"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -126,8 +126,8 @@ def test_a_module_of_the_core_has_a_docstring_and_fits_in_the_head(path: Path) -
     assert len(path.read_text(encoding="utf-8").splitlines()) < LINES_MAX
 
 
-def test_a_permit_to_commit_is_made_in_the_chain_and_nowhere_else() -> None:
-    assert [path.stem for path, tree in MODULES.items() if list(permits(tree))] == ["chain"]
+def test_a_permit_to_commit_is_made_in_the_checkpoint_log_and_nowhere_else() -> None:
+    assert [path.stem for path, tree in MODULES.items() if list(permits(tree))] == ["checkpoint_log"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_permit_to_commit_is_made_in_the_chain_and_nowhere_else() -> None:
         (imports, "from collections import abc"),
         (imports, "from headgate import sim"),
         (imports, "from headgate.corelike import x"),
-        (imports, "from . import chain"),
+        (imports, "from . import checkpoint_log"),
         (imports, "def f():\n    import asyncio"),
         (calls, "open('x')"),
         (calls, "def f():\n    print(1)"),
@@ -163,7 +163,7 @@ def test_the_reading_sees_what_it_looks_for(look: Callable[[ast.Module], Iterato
 @pytest.mark.parametrize(
     "source",
     [
-        "from collections.abc import Mapping\nfrom headgate.core import chain\nfrom headgate.core.ids import Batch",
+        "from collections.abc import Mapping\nfrom headgate.core import commit\nfrom headgate.core.ids import Batch",
         "def f(x):\n    known = {1, 2}\n    return x in known and sorted(set(x)) and {y: None for y in x}",
         "def f(permit: CommitPermit) -> CommitPermit: return permit",
     ],

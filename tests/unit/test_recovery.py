@@ -1,13 +1,13 @@
 import pytest
 
-from headgate.core import chain, recovery
+from headgate.core import checkpoint_log, recovery
 from headgate.core.errors import NotRestorable
 from headgate.core.evolve import evolve
 from headgate.core.graph import Graph, Task
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, OperatorUid, SinkId, TaskId
 from headgate.core.records import Ending, InFlight, Record, Restore
 from headgate.core.recovery import FIRST_RUN, Recovery
-from tests.helpers import channel, completed, fence, line, operators, task, transaction, void
+from tests.helpers import aborted_entry, channel, completed, epoch_record, line, operators, task, transaction
 
 GRAPH = line("a", "b")
 SECOND = Generation(2)
@@ -35,24 +35,29 @@ def chosen(*records: Record, wanted: int | None = None) -> int | None:
     return None if found is None else found.id
 
 
-def test_an_empty_chain_has_no_checkpoint_to_return_to() -> None:
+def test_an_empty_checkpoint_log_has_no_checkpoint_to_return_to() -> None:
     assert chosen() is None
-    assert chosen(void(0)) is None
-    assert chosen(fence(0, 1, 1), void(1)) is None
+    assert chosen(aborted_entry(0)) is None
+    assert chosen(epoch_record(0, 1, 1), aborted_entry(1)) is None
 
 
-def test_the_newest_completed_checkpoint_is_chosen_past_voids() -> None:
-    assert chosen(fence(0, 1, 1), completed(GRAPH, 1), completed(GRAPH, 2), void(3)) == 2
+def test_the_newest_completed_checkpoint_is_chosen_past_aborted_entries() -> None:
+    assert chosen(epoch_record(0, 1, 1), completed(GRAPH, 1), completed(GRAPH, 2), aborted_entry(3)) == 2
 
 
 def test_a_generation_that_completed_nothing_hands_on_its_base() -> None:
-    records = (completed(GRAPH, 1), completed(GRAPH, 2), fence(3, 2, 4, base=CheckpointId(1)), void(4, 2))
+    records = (
+        completed(GRAPH, 1),
+        completed(GRAPH, 2),
+        epoch_record(3, 2, 4, base=CheckpointId(1)),
+        aborted_entry(4, 2),
+    )
     assert chosen(*records) == 1
     assert chosen(*records, completed(GRAPH, 5, generation=2)) == 5
 
 
-def test_a_fence_without_a_base_begins_empty_even_after_checkpoints() -> None:
-    assert chosen(completed(GRAPH, 1), fence(2, 2, 3)) is None
+def test_an_epoch_record_without_a_base_begins_empty_even_after_checkpoints() -> None:
+    assert chosen(completed(GRAPH, 1), epoch_record(2, 2, 3)) is None
 
 
 def test_a_checkpoint_that_the_user_names_goes_before_the_newest() -> None:
@@ -63,22 +68,22 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_what_there_is() -> None:
     with pytest.raises(NotRestorable, match=r"^checkpoint 9 is not in the storage; there are: 1, 2$"):
         chosen(completed(GRAPH, 1), completed(GRAPH, 2), wanted=9)
     with pytest.raises(NotRestorable, match=r"^checkpoint 0 is not in the storage; there are: none$"):
-        chosen(fence(0, 1, 1), wanted=0)
+        chosen(epoch_record(0, 1, 1), wanted=0)
 
 
 # -- what was decided before ---------------------------------------------------------------------------------------
 
 
-def test_what_the_newest_checkpoint_sealed_is_committed_first_whichever_one_the_job_returns_to() -> None:
+def test_what_the_newest_checkpoint_pre_committed_is_committed_first_whichever_one_the_job_returns_to() -> None:
     older = completed(GRAPH, 1, transactions=(transaction(1, -1, 0),))
     newer = completed(GRAPH, 2, transactions=(transaction(1, -1, 0), transaction(2, 0, 3)))
     for restore in (Restore(), Restore(checkpoint=CheckpointId(1))):
-        found = plan(GRAPH, older, newer, fence(3, 2, 4), void(4), restore=restore)
-        assert found.commits == tuple((chain.permit(newer), one) for one in newer.transactions)
+        found = plan(GRAPH, older, newer, epoch_record(3, 2, 4), aborted_entry(4), restore=restore)
+        assert found.commits == tuple((checkpoint_log.permit(newer), one) for one in newer.transactions)
 
 
 def test_without_a_completed_checkpoint_nothing_is_to_be_committed() -> None:
-    assert plan(GRAPH, fence(0, 1, 1), void(1)).commits == ()
+    assert plan(GRAPH, epoch_record(0, 1, 1), aborted_entry(1)).commits == ()
 
 
 def test_output_for_a_sink_that_is_gone_is_refused_unless_the_user_gives_it_up_by_name() -> None:
@@ -94,9 +99,9 @@ def test_output_for_a_sink_that_is_gone_is_refused_unless_the_user_gives_it_up_b
 @pytest.mark.parametrize("ending", Ending)
 def test_a_job_that_came_to_its_end_owes_nothing_and_its_sinks_may_go(ending: Ending) -> None:
     checkpoint = completed(GRAPH, 1, transactions=(transaction(1, -1, 0, sink="lost"), transaction(1, -1, 0)))
-    end = evolve(fence(2, 2, 3, base=CheckpointId(1)), ending=ending)
-    again = fence(3, 3, 4, base=CheckpointId(1))
-    for records in ((checkpoint, end), (checkpoint, end, again), (checkpoint, end, again, void(4, 3))):
+    end = evolve(epoch_record(2, 2, 3, base=CheckpointId(1)), ending=ending)
+    again = epoch_record(3, 3, 4, base=CheckpointId(1))
+    for records in ((checkpoint, end), (checkpoint, end, again), (checkpoint, end, again, aborted_entry(4, 3))):
         found = plan(GRAPH, *records)
         assert found.base == checkpoint
         assert found.commits == ()
@@ -107,7 +112,7 @@ def test_a_job_that_came_to_its_end_owes_nothing_and_its_sinks_may_go(ending: En
 def test_what_was_given_up_by_name_is_not_owed_by_the_next_generation_either() -> None:
     lost = transaction(1, -1, 0, sink="lost")
     checkpoint = completed(GRAPH, 1, transactions=(lost, transaction(1, -1, 0)))
-    without = evolve(fence(2, 2, 3, base=CheckpointId(1)), abandoned=(lost,))
+    without = evolve(epoch_record(2, 2, 3, base=CheckpointId(1)), abandoned=(lost,))
     assert [one.sink for _, one in plan(GRAPH, checkpoint, without).commits] == ["out"]
     assert plan(GRAPH, checkpoint, without, restore=Restore(abandon=(SinkId("lost"),))).abandoned == ()
 
@@ -115,9 +120,9 @@ def test_what_was_given_up_by_name_is_not_owed_by_the_next_generation_either() -
 def test_a_job_that_does_not_fit_is_offered_the_checkpoint_that_was_kept_beside() -> None:
     before, empty = completed(GRAPH, 1), completed(line("a"), 2, generation=2, keeps=CheckpointId(1))
     with pytest.raises(NotRestorable, match=r"^checkpoint 2 has no state for b-op: .*--from 1$"):
-        plan(GRAPH, before, fence(2, 2, 3), empty)
+        plan(GRAPH, before, epoch_record(2, 2, 3), empty)
     with pytest.raises(NotRestorable, match=r"state$"):  # That one does not fit either.
-        plan(line("c"), before, fence(2, 2, 3), empty)
+        plan(line("c"), before, epoch_record(2, 2, 3), empty)
 
 
 # -- how each task begins ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from headgate.core import trigger
-from headgate.core.chain import IDS_AHEAD_MAX, Chain, permit
+from headgate.core.checkpoint_log import IDS_AHEAD_MAX, CheckpointLog, permit
 from headgate.core.commit import SinkState
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId, RequestId, SinkId, TaskId
@@ -11,7 +11,7 @@ from headgate.core.records import Kind
 from headgate.core.settings import Settings
 from headgate.core.state import JobState, PendingCheckpoint, Phase, Request
 from headgate.core.trigger import COMMITS_BEHIND_MAX, Trigger
-from tests.helpers import completed, line, running, transaction, void
+from tests.helpers import aborted_entry, completed, line, running, transaction
 
 GRAPH = line("a", "b")
 PERIODIC = Trigger(Kind.CHECKPOINT)
@@ -29,8 +29,8 @@ def pending(number: int) -> PendingCheckpoint:
 
 
 UNDER_WAY: dict[str, Any] = {"pending": (pending(1),), "next_id": CheckpointId(2)}
-IN_THE_CHAIN: dict[str, Any] = {
-    "chain": Chain(recorded=CheckpointId(0), queue=(void(1),), last=CheckpointId(1)),
+IN_THE_LOG: dict[str, Any] = {
+    "checkpoint_log": CheckpointLog(recorded=CheckpointId(0), queue=(aborted_entry(1),), last=CheckpointId(1)),
     "next_id": CheckpointId(2),
 }
 
@@ -127,7 +127,7 @@ def test_after_a_checkpoint_there_is_a_pause(last_end_ms: int | None, deadline: 
     assert trigger.clock_deadline(job(PAUSE, last_end_ms=last_end_ms)) == deadline
 
 
-@pytest.mark.parametrize("busy", [UNDER_WAY, IN_THE_CHAIN])
+@pytest.mark.parametrize("busy", [UNDER_WAY, IN_THE_LOG])
 def test_with_a_pause_one_checkpoint_is_under_way_at_a_time(busy: dict[str, Any]) -> None:
     assert trigger.clock_deadline(job(PAUSE, **busy)) is None
     assert trigger.due(job(PAUSE, **busy)) is None
@@ -149,6 +149,6 @@ def test_a_last_checkpoint_that_failed_is_tried_again_at_the_next_tick() -> None
     assert trigger.due(job(ended="a b", last_end_ms=1_000, now_ms=1_001)) == PERIODIC
 
 
-@pytest.mark.parametrize("busy", [UNDER_WAY, IN_THE_CHAIN])
+@pytest.mark.parametrize("busy", [UNDER_WAY, IN_THE_LOG])
 def test_there_is_only_one_last_checkpoint_at_a_time(busy: dict[str, Any]) -> None:
     assert trigger.due(job(Settings(max_concurrent_checkpoints=2), ended="a b", **busy)) is None

@@ -110,8 +110,8 @@ def test_an_ending_is_what_the_record_says_with_the_text_of_the_line() -> None:
     core = watched(GRAPH, restart=NoRestart())
     core.tell(core.failed("a"))
     assert live(core)["state"] == "closing"
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     for seen in (live(core), status(core)):
         assert seen["state"] == "failed"
         assert seen["text"] == "the job is failed; latest checkpoint: none; task a failed: boom"
@@ -131,11 +131,11 @@ def test_a_process_elsewhere_may_be_running_the_job() -> None:
     assert job.status("orders", (), (), now_ms=5)["state"] == "new"
 
 
-def test_a_new_life_counts_its_restarts_anew_and_remembers_the_last_failure() -> None:
+def test_a_new_incarnation_counts_its_restarts_anew_and_remembers_the_last_failure() -> None:
     core = watched(GRAPH)
     core.tell(core.failed("a"))
     again = {"at": 900, "event": "generation", "generation": 2, "base": None, "leader": OTHER}
-    told = history.life([*core.lines, again])
+    told = history.execution([*core.lines, again])
     assert (told.leader, told.generation, told.started_ms) == (OTHER, 2, 900)
     assert told.restarts == {"task": 0, "job": 0}
     assert told.last_failure is not None

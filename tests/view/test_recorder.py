@@ -32,7 +32,7 @@ def test_a_checkpoint_is_told_with_what_each_task_spent_on_it() -> None:
     core.snapshot("b", 1, sync_ms=1, total_bytes=10, files=2)
     core.wait(20)
     core.make_ready(1)
-    core.note("seal", checkpoint=1, sink="out", ms=12.5)
+    core.note("pre_commit", checkpoint=1, sink="out", ms=12.5)
     core.wait(6)
     core.note("published", checkpoint=1, ms=5, in_flight_bytes=0, in_flight={"a>b": 0})
     core.create()
@@ -55,7 +55,7 @@ def test_a_checkpoint_is_told_with_what_each_task_spent_on_it() -> None:
         "generation": 1,
         "unaligned": False,
         "duration_ms": 56,
-        "seal_ms": 12.5,
+        "pre_commit_ms": 12.5,
         "publish_ms": 6,
         "restarts": 0,
     }
@@ -162,7 +162,7 @@ def test_a_checkpoint_that_was_ready_when_the_job_went_back_is_told_when_it_is_c
         core.tell(core.failed("a", FailureClass.INTERNAL))
         assert core.only("checkpoint-failed") == []
         if landed:
-            core.store[1] = core.state.in_doubt[0] if core.state.in_doubt else core.state.chain.queue[0]
+            core.store[1] = core.state.in_doubt[0] if core.state.in_doubt else core.state.checkpoint_log.queue[0]
         core.wait(1000)
         core.read()
         core.create()
@@ -192,7 +192,7 @@ def test_a_later_checkpoint_that_is_ready_first_is_why_the_earlier_one_was_given
     core.wait(10)
     core.tell(core.committed("a", 0))
     core.wait(10)
-    core.tell(core.acked("a", 2), core.sealed(2))
+    core.tell(core.acked("a", 2), core.pre_committed(2))
     core.create()
     assert core.only("checkpoint-failed")[0]["why"] == "checkpoint 1 given up: a later one completed first"
 
@@ -214,8 +214,8 @@ def test_a_savepoint_is_told_when_its_copy_is_complete_and_then_the_end() -> Non
     core.savepoint(stop=True)
     core.complete(1)
     core.tell(e.SavepointCopied(ME, CheckpointId(1)), e.SavepointCopied(ME, CheckpointId(1)))
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     assert core.only("checkpoint-triggered")[0]["kind"] == "savepoint"
     assert core.events()[-2:] == ["savepoint-copied", "ended"]
     assert core.lines[-1]["ending"] == "stopped"
@@ -225,8 +225,8 @@ def test_a_savepoint_is_told_when_its_copy_is_complete_and_then_the_end() -> Non
 def test_a_failure_that_ends_the_job_is_the_text_of_its_end() -> None:
     core = watched(GRAPH, restart=NoRestart())
     core.tell(core.failed("a"))
-    core.burn()
-    core.tell(core.strangers_aborted())
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
     assert core.events()[3:] == ["task-failed", "ended"]
     assert core.lines[-1]["ending"] == "failed"
     assert core.lines[-1]["text"] == "the job is failed; latest checkpoint: none; task a failed: boom"
@@ -277,7 +277,7 @@ def test_a_job_that_had_finished_takes_its_last_checkpoint_as_it_begins() -> Non
     again.create()
     [triggered] = again.only("checkpoint-triggered")
     assert triggered["id"] == again.state.next_id - 1
-    again.tell(again.strangers_aborted())
+    again.tell(again.stale_generations_aborted())
     again.create()
     assert again.only("checkpoint-completed")[0]["tasks"]["a"]["files"] == 0
 

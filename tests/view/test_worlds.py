@@ -58,7 +58,9 @@ def test_every_checkpoint_has_one_beginning_and_at_most_one_end(seed: int, monke
         assert set(ends) <= set(triggered)
         state = told.states[leader]
         under_way = {p.id for p in state.pending}
-        under_way |= {r.id for r in (*state.chain.queue, *state.in_doubt) if isinstance(r, CompletedCheckpoint)}
+        under_way |= {
+            r.id for r in (*state.checkpoint_log.queue, *state.in_doubt) if isinstance(r, CompletedCheckpoint)
+        }
         assert set(triggered) - set(ends) == under_way
         completed = [line["id"] for line in lines if line["event"] == "checkpoint-completed"]
         assert set(told.seen_completed[leader]) == set(completed)

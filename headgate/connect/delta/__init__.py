@@ -1,4 +1,4 @@
-"""Delta tables, as a way out.
+"""Delta tables, as a sink.
 
 One rule: the commit that adds files to the table's log has the sink's application transaction in it.
 """

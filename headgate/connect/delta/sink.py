@@ -79,7 +79,7 @@ class DeltaSink(TableSink):
             raise InvalidOption(f"{who}: cannot write in {self._target}: change its permissions, or give another")
         if self._table() is None and (other := self._something_else()):
             raise InvalidOption(
-                f"{who}: {self._target} is no Delta table and not empty, it has {other}: give another directory"
+                f"{who}: {self._target} is not a Delta table and not empty, it has {other}: give another directory"
             )
 
     def _something_else(self) -> str:

@@ -18,7 +18,7 @@ from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, RetryPolicy, e
 from headgate.connect.text import as_text, column, fits, key_text, names_of, require
 from headgate.core.ids import SinkId
 from headgate.errors import ExternalError, InvalidOption
-from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.idempotent import IdempotentSink
 from headgate.sink.partitions import Write
 from headgate.values import Duration, count, duration_ms
@@ -73,7 +73,7 @@ def sink(
     ``timeout``: how long to go on when the server is away or busy, before the batch fails.
     """
     if not fits(_TABLE, table):
-        raise InvalidOption(f"table={table!r} is no name of a table: write table or namespace:table")
+        raise InvalidOption(f"table={table!r} is not a valid name of a table: write table or namespace:table")
     if nulls not in get_args(Nulls):
         raise InvalidOption(f'nulls={nulls!r} is not known: write nulls="keep" or nulls="empty"')
     if timestamp is not None:
@@ -81,7 +81,7 @@ def sink(
     if (family is None) == (columns is None):
         raise InvalidOption('family and columns say where values go: give one of them, family="f" for instance')
     if family is not None and not fits(_FAMILY, family):
-        raise InvalidOption(f"family={family!r} is no name of a column family")
+        raise InvalidOption(f"family={family!r} is not a valid name of a column family")
     if columns is not None:
         _check_columns(columns)
     return HBaseSink(
@@ -173,9 +173,9 @@ class HBaseSink(IdempotentSink):
                     "fenced=False, which does not keep out what comes late"
                 )
 
-    def writer(self, attempt: Attempt) -> Write:
+    def writer(self, write_id: WriteId) -> Write:
         """Put the rows that ``_prepare`` makes."""
-        del attempt
+        del write_id
         return PutWriter(
             who=self._who,
             place=self._place,
@@ -186,7 +186,7 @@ class HBaseSink(IdempotentSink):
             seconds=self._seconds,
         )
 
-    def _prepare(self, attempt: Attempt, dataframe: DataFrame) -> DataFrame:
+    def _prepare(self, write_id: WriteId, dataframe: DataFrame) -> DataFrame:
         """Each row as JSON after a comma; null if it has no key, empty if it has no cells."""
         extra = [self._timestamp] if self._timestamp is not None else []
         require(dataframe, [*self._keys, *extra, *(self._columns or {})], who=self._who)
@@ -196,7 +196,7 @@ class HBaseSink(IdempotentSink):
             targets = {name: f"{self._family}:{name}" for name in names}
         if not targets:
             raise InvalidOption(f"{self._who}: the rows have no column but their key: HBase keeps no row without cells")
-        at = self._at(attempt)
+        at = self._at(write_id)
         cells = F.array(*(self._cell(dataframe, name, target, at) for name, target in targets.items()))
         if self._nulls == "keep":
             cells = F.array_compact(cells)
@@ -212,13 +212,13 @@ class HBaseSink(IdempotentSink):
             return F.when(F.octet_length(column(first)) > 0, column(first))
         return key_text(dataframe, self._keys, who=self._who).cast("binary")
 
-    def _at(self, attempt: Attempt) -> Column | None:
+    def _at(self, write_id: WriteId) -> Column | None:
         """The timestamp of all cells of a row. None if it is the server's."""
         if self._timestamp is not None:
             return column(self._timestamp).cast("long")
         if not self._fenced:
             return None
-        return F.lit(self._context.version(attempt))
+        return F.lit(self._context.version(write_id))
 
     def _cell(self, dataframe: DataFrame, name: str, target: str, at: Column | None) -> Column:
         """One cell as the gateway takes it; null if it is to be left as it is."""

@@ -1,4 +1,4 @@
-"""Iceberg tables, as a way out.
+"""Iceberg tables, as a sink.
 
 One rule: the commit that adds files to the table has the sink's mark in it, as a property of the table.
 """

@@ -23,7 +23,7 @@ from headgate.connect.tables.schema import Columns, check_partition_by, check_pa
 from headgate.connect.tables.sink import TABLE_OPTIONS, TableSink
 from headgate.errors import HeadgateError, InvalidOption
 from headgate.sink.api import SinkContext, TwoPhaseSink
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.committable import StagedCommittable
 from headgate.values import Duration, duration_ms
 
 logger = logging.getLogger("headgate")
@@ -55,7 +55,9 @@ def sink(
     """
     client()
     if type(table) is not str or not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", table):
-        raise InvalidOption(f"iceberg: table={table!r} is no name of a table: write namespace and name, 'sales.orders'")
+        raise InvalidOption(
+            f"iceberg: table={table!r} is not a valid name of a table: write namespace and name, 'sales.orders'"
+        )
     where = f"iceberg({table})"
     expire_ms = None if expire_snapshots is None else duration_ms(expire_snapshots, name="expire_snapshots")
     columns = check_partition_by(partition_by, where=where)
@@ -83,16 +85,16 @@ class IcebergSink(TableSink):
         """Let go of the catalog."""
         self._catalog.close()
 
-    def publish(self, sealed: SealedTransaction) -> None:
+    def publish(self, pre_committed: StagedCommittable) -> None:
         """As every table; then let go of old snapshots, if that is wanted. The rows are in by then."""
-        super().publish(sealed)
+        super().publish(pre_committed)
         if self._expire_ms is None:
             return
         try:
             if (table := self._table()) is not None:
-                table.expire(self._mark(sealed).notes, time.time_ns() // 1_000_000 - self._expire_ms)
+                table.expire(self._mark(pre_committed).notes, time.time_ns() // 1_000_000 - self._expire_ms)
         except HeadgateError as error:
-            logger.warning("sink %s: old snapshots are not expired yet: %s", sealed.sink, error)
+            logger.warning("sink %s: old snapshots are not expired yet: %s", pre_committed.sink, error)
 
     def _open(self, context: SinkContext) -> None:
         if self._table() is None:

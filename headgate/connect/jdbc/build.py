@@ -55,15 +55,15 @@ def sink(
     """
     kind = re.match(r"jdbc:(\w+):", _text(url))
     if kind is None:
-        raise InvalidOption("jdbc.sink: the url is no JDBC URL: write url='jdbc:postgresql://host/database'")
+        raise InvalidOption("jdbc.sink: the url is not a valid JDBC URL: write url='jdbc:postgresql://host/database'")
     if not _text(table).strip():
-        raise InvalidOption(f"jdbc.sink: table={table!r} is no name of a table: write table='orders'")
+        raise InvalidOption(f"jdbc.sink: table={table!r} is not a valid name of a table: write table='orders'")
     chosen = driver or DRIVERS.get(kind[1])
     if not chosen:
         raise InvalidOption(f"jdbc.sink: nobody knows the driver of jdbc:{kind[1]}: write driver='its.class.Name'")
     if isinstance(packages, str) or not all(_COORDINATES.fullmatch(package) for package in packages):
         raise InvalidOption(
-            f"jdbc.sink: packages={packages!r} are no Maven coordinates: write ('org.postgresql:postgresql:42.7.8',)"
+            f"jdbc.sink: packages={packages!r} are not Maven coordinates: write ('org.postgresql:postgresql:42.7.8',)"
         )
     given = {str(name): str(value) for name, value in (properties or {}).items()}
     for name in given:

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from headgate.connect.jdbc.jvm import Access, connect, state
 from headgate.connect.jdbc.names import Owner
 from headgate.errors import BadStorage, InvalidOption
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 
 NOTES = "headgate_jdbc"
 _NOTES = (
@@ -95,10 +95,10 @@ class Database:
         finally:
             statement.close()
 
-    def stages(self, owner: Owner) -> dict[Attempt, str]:
+    def stages(self, owner: Owner) -> dict[WriteId, str]:
         """The owner's tables that are there, by whose they are."""
         pattern = f"{owner.prefix}%"
-        return {attempt: name for name in self._tables(pattern) if (attempt := owner.attempt(name)) is not None}
+        return {write_id: name for name in self._tables(pattern) if (write_id := owner.write_id(name)) is not None}
 
     def make_stage(self, stage: str, table: str, columns: Mapping[str, str], row: str) -> bool:
         """Make a table with these columns of another, and one for the number of a row.
@@ -115,15 +115,15 @@ class Database:
             raise
         return True
 
-    def drop(self, owner: Owner, attempt: Attempt) -> None:
+    def drop(self, owner: Owner, write_id: WriteId) -> None:
         """Remove an attempt's table, if it is there. Another process may be doing the same."""
-        name = self.stages(owner).get(attempt)
+        name = self.stages(owner).get(write_id)
         if name is None:
             return
         try:
-            self.change(f"DROP TABLE {owner.stage(attempt)}")
+            self.change(f"DROP TABLE {owner.stage(write_id)}")
         except Py4JJavaError:
-            if attempt in self.stages(owner):
+            if write_id in self.stages(owner):
                 raise
 
     def check_transactions(self, who: str, table: str) -> None:

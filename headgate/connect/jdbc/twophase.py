@@ -16,13 +16,13 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import monotonically_increasing_id
 
+from headgate.connect.jdbc.committable import JdbcCommittable
 from headgate.connect.jdbc.database import Database, connected
-from headgate.connect.jdbc.handle import Sealed
 from headgate.connect.jdbc.jvm import Access, is_worth_another_try, let_go, speaking
 from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
 
 ROW = "hg_row"
 """The column of a waiting table that numbers its rows. A task that is run again gives the same numbers, so that, with
@@ -40,7 +40,7 @@ class JdbcSink(TwoPhaseSink):
         """All checked by ``build``."""
         self._access = access
         self._table = table
-        self._written: dict[Attempt, int] = {}
+        self._written: dict[WriteId, int] = {}
 
     @property
     def guarantee(self) -> Guarantee:
@@ -69,19 +69,19 @@ class JdbcSink(TwoPhaseSink):
             database.make_note(owner)
         self._owner = owner
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Drop what an attempt of the same name left, if there was one."""
-        self._written.pop(attempt, None)
-        with self._connected(f"cannot begin batch {attempt.batch}") as database:
-            database.drop(self._us, attempt)
+        self._written.pop(write_id, None)
+        with self._connected(f"cannot begin batch {write_id.batch}") as database:
+            database.drop(self._us, write_id)
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Have Spark write the batch into its own table; then see that every row is there once."""
-        who, stage = f"sink {attempt.sink}", self._us.stage(attempt)
-        self._written.pop(attempt, None)
-        with self._connected(f"cannot write batch {attempt.batch}") as database:
+        who, stage = f"sink {write_id.sink}", self._us.stage(write_id)
+        self._written.pop(write_id, None)
+        with self._connected(f"cannot write batch {write_id.batch}") as database:
             columns = self._check_columns(who, database, dataframe)
-            database.drop(self._us, attempt)
+            database.drop(self._us, write_id)
             made = database.make_stage(stage, self._table, columns, ROW)
             numbered = dataframe.withColumn(ROW, monotonically_increasing_id())
             writer = numbered.write.format("jdbc").options(**self._access.spark_options(), dbtable=stage)
@@ -93,65 +93,65 @@ class JdbcSink(TwoPhaseSink):
             # From here on a task that was taken for dead, and still writes, is refused.
             database.change(f"CREATE UNIQUE INDEX {stage}_r ON {stage} ({database.quoted(ROW)})")
             self._take_over(database, stage, " WHERE 1 = 0")  # types that do not fit are found now, not by the commit
-            self._written[attempt] = int(str(database.ask(f"SELECT COUNT(*) FROM {stage}")[0][0]))
+            self._written[write_id] = int(str(database.ask(f"SELECT COUNT(*) FROM {stage}")[0][0]))
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """Name the attempts, with their rows. Their tables stay as they are."""
-        for attempt in attempts:
-            if attempt not in self._written:
+        for write_id in write_ids:
+            if write_id not in self._written:
                 raise BadStorage(
-                    f"sink {self._us.sink}: nobody knows what batch {attempt.batch} wrote: "
+                    f"sink {self._us.sink}: nobody knows what batch {write_id.batch} wrote: "
                     "restart the job from its last checkpoint"
                 )
-        parts = tuple((attempt, self._written[attempt]) for attempt in attempts)
-        return Sealed(self._us.job, self._us.sink, generation, checkpoint, parts).to_handle()
+        parts = tuple((write_id, self._written[write_id]) for write_id in write_ids)
+        return JdbcCommittable(self._us.job, self._us.sink, generation, checkpoint, parts).to_text()
 
-    def commit(self, handle: str) -> None:
+    def commit(self, committable: str) -> None:
         """Take the rows over in one transaction, unless that is done; then drop their tables."""
-        sealed = Sealed.from_handle(handle)
-        with self._connected(f"cannot commit checkpoint {sealed.checkpoint}") as database:
+        pre_committed = JdbcCommittable.from_text(committable)
+        with self._connected(f"cannot commit checkpoint {pre_committed.checkpoint}") as database:
             for left in reversed(range(TRIES)):
                 try:
-                    self._commit(database, sealed)
+                    self._commit(database, pre_committed)
                     break
                 except Py4JJavaError as error:
                     if not is_worth_another_try(error) or not left:
                         raise
                 time.sleep(random.uniform(0, PAUSE_SECONDS))
-            for attempt, _ in sealed.parts:
-                database.drop(self._us, attempt)
-        for attempt, _ in sealed.parts:
-            self._written.pop(attempt, None)
+            for write_id, _ in pre_committed.parts:
+                database.drop(self._us, write_id)
+        for write_id, _ in pre_committed.parts:
+            self._written.pop(write_id, None)
 
-    def abort(self, abandoned: Abandoned) -> None:
+    def abort(self, scope: AbortScope) -> None:
         """Drop the tables that are covered."""
         with self._connected("cannot throw away what is abandoned") as database:
-            for attempt in database.stages(self._us):
-                if abandoned.covers(attempt):
-                    database.drop(self._us, attempt)
-        for attempt in list(self._written):
-            if abandoned.covers(attempt):
-                self._written.pop(attempt, None)
+            for write_id in database.stages(self._us):
+                if scope.covers(write_id):
+                    database.drop(self._us, write_id)
+        for write_id in list(self._written):
+            if scope.covers(write_id):
+                self._written.pop(write_id, None)
 
     def close(self) -> None:
         """End the JVM that was started for a process without Spark."""
         let_go()
 
-    def _commit(self, database: Database, sealed: Sealed) -> None:
+    def _commit(self, database: Database, pre_committed: JdbcCommittable) -> None:
         with database.transaction():
-            if not database.note(self._us, int(sealed.generation), int(sealed.checkpoint)):
+            if not database.note(self._us, int(pre_committed.generation), int(pre_committed.checkpoint)):
                 return
             there = database.stages(self._us)
-            for attempt, rows in sealed.parts:
-                if attempt not in there:
+            for write_id, rows in pre_committed.parts:
+                if write_id not in there:
                     raise BadStorage(
-                        f"sink {sealed.sink}: table {self._us.stage(attempt)} is gone, which checkpoint "
-                        f"{sealed.checkpoint} sealed and nobody has committed: restore it from a copy"
+                        f"sink {pre_committed.sink}: table {self._us.stage(write_id)} is gone, which checkpoint "
+                        f"{pre_committed.checkpoint} pre-committed and nobody has committed: restore it from a copy"
                     )
-                if (taken := self._take_over(database, self._us.stage(attempt), "")) != rows:
+                if (taken := self._take_over(database, self._us.stage(write_id), "")) != rows:
                     raise BadStorage(
-                        f"sink {sealed.sink}: table {self._us.stage(attempt)} has {taken} rows, checkpoint "
-                        f"{sealed.checkpoint} sealed {rows}: it is not committed; restore it from a copy"
+                        f"sink {pre_committed.sink}: table {self._us.stage(write_id)} has {taken} rows, checkpoint "
+                        f"{pre_committed.checkpoint} pre-committed {rows}: it is not committed; restore it from a copy"
                     )
 
     def _take_over(self, database: Database, stage: str, which: str) -> int:

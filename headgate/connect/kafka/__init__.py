@@ -1,7 +1,7 @@
-"""Kafka, as a way in and as a way out.
+"""Kafka, as a source and as a sink.
 
-One rule: a transaction that was sealed can be ended by any process that knows its transactional id, producer id and
-epoch.
+One rule: a transaction that was pre-committed can be ended by any process that knows its transactional id, producer id
+and epoch.
 """
 
 from headgate.connect.kafka.sink import sink

@@ -163,9 +163,9 @@ class Client:
                     return int(eos["producer_id"]), int(eos["producer_epoch"])
                 self._statistics = b""
             self.poll(BREATH_MS)
-            self.hear("cannot seal")
+            self.hear("cannot pre-commit")
             if time.monotonic() > deadline:
-                self.fail("cannot seal: no producer id was reported", self.timed_out())
+                self.fail("cannot pre-commit: no producer id was reported", self.timed_out())
 
     def poll(self, timeout_ms: int) -> None:
         """Take in what librdkafka has to report; return when there was something, or after the time."""

@@ -24,24 +24,24 @@ VERSION = 1
 class Note:
     """The newest publication that has begun."""
 
-    life: str
-    """Of the job. Notes of an earlier life say nothing about this one."""
+    incarnation: str
+    """Of the job. Notes of an earlier incarnation say nothing about this one."""
     mark: Mark
     begun_ms: int
     """When, by the clock of who began it."""
     done: bool
 
 
-def read_note(directory: Path, life: str) -> Note | None:
-    """What was noted last in this life of the job, if anything was."""
+def read_note(directory: Path, incarnation: str) -> Note | None:
+    """What was noted last in this incarnation of the job, if anything was."""
     path = directory / NAME
     try:
         fields = checked_fields(path.read_bytes(), path)
         version = fields["version"]
         if version == VERSION:
             mark = Generation(int(fields["generation"])), CheckpointId(int(fields["checkpoint"]))
-            note = Note(str(fields["life"]), mark, int(fields["begun_ms"]), bool(fields["done"]))
-            return note if note.life == life else None
+            note = Note(str(fields["incarnation"]), mark, int(fields["begun_ms"]), bool(fields["done"]))
+            return note if note.incarnation == incarnation else None
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -54,7 +54,7 @@ def write_note(directory: Path, note: Note) -> None:
     generation, checkpoint = note.mark
     fields = {
         "version": VERSION,
-        "life": note.life,
+        "incarnation": note.incarnation,
         "generation": generation,
         "checkpoint": checkpoint,
         "begun_ms": note.begun_ms,

@@ -12,7 +12,7 @@ from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import BadStorage
 
 EARLIER = 64
-"""So many generations before its own are searched for what they left open. What is older has gone with its timeout."""
+"""How many generations before its own are searched for what they left open. What is older has gone with its timeout."""
 
 _GENERATION_BITS, _USE_BITS = 20, 43
 """Of a token: an offset of Kafka has 63 bits."""
@@ -20,13 +20,13 @@ _GENERATION_BITS, _USE_BITS = 20, 43
 
 @dataclass(frozen=True)
 class Scheme:
-    """How generations become ids, and batches tokens. A handle says by which its transactions were written."""
+    """How generations become ids, and batches tokens. A committable says by which its transactions were written."""
 
     number: int
     classes: int
     """Generations that are so far apart share ids. One that is nearer never takes up an id under another's hands."""
     run_bits: int
-    """How much of a token is the run's. The run is not needed: of a batch, one run at most is ever sealed."""
+    """How much of a token is the run's. The run is not needed: of a batch, one run at most is ever pre-committed."""
 
 
 FIRST = Scheme(1, classes=16, run_bits=15)
@@ -49,7 +49,7 @@ class Names:
     prefix: str
     job: str
     sink: SinkId
-    life: str
+    incarnation: str
 
     @property
     def owner(self) -> str:
@@ -60,9 +60,9 @@ class Names:
         """The id under which a slot is written."""
         return f"{self.slot_prefix(generation, slot.number, scheme)}{slot.partition}"
 
-    def publisher_id(self, lane: int) -> str:
-        """The id under which a lane of staged rows is published."""
-        return f"{self.owner}lane.{lane}"
+    def publisher_id(self, partition: int) -> str:
+        """The id under which a partition of staged rows is published."""
+        return f"{self.owner}partition.{partition}"
 
     def slot_prefix(self, generation: Generation, slot: int, scheme: Scheme = NOW) -> str:
         """What the ids of all partitions of a slot begin with."""
@@ -78,8 +78,8 @@ class Names:
         return found is not None and 0 < (below - int(found[1])) % NOW.classes <= EARLIER
 
     def marker_group(self, transactional_id: str) -> str:
-        """The consumer group whose offset says what was committed last under an id, in this life of the job."""
-        return f"{transactional_id}.{self.life}"
+        """The consumer group whose offset says what was committed last under an id, in this incarnation of the job."""
+        return f"{transactional_id}.{self.incarnation}"
 
 
 def token(generation: Generation, batch: Batch, run: Run, scheme: Scheme = NOW) -> int:

@@ -92,7 +92,7 @@ def _tls(tls: Tls) -> dict[str, str]:
         key = _pem(tls.key or tls.certificate, "ssl.key.location")
         if "PRIVATE KEY-----" not in key or "-----BEGIN RSA" in key or "-----BEGIN EC" in key:
             raise InvalidOption(
-                f"kafka: {tls.key or tls.certificate} is no key that Java's client reads: write it anew with "
+                f"kafka: {tls.key or tls.certificate} is not a key that Java's client reads: write it anew with "
                 "`openssl pkcs8 -topk8`"
             )
         settings |= {
@@ -111,5 +111,5 @@ def _pem(path: str, name: str) -> str:
             return "\n".join(each.read_text(encoding="utf-8") for each in sorted(Path(path).glob("*.pem")))
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not a text"
         raise InvalidOption(f"kafka: cannot use {name} {path}: {reason}") from error

@@ -75,7 +75,9 @@ def offsets_of(text: str) -> dict[str, dict[int, int]]:
     try:
         return {str(name): _numbered(each) for name, each in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError) as error:
-        raise BadStorage(f"{text[:80]!r} is no offset in topics of Kafka: give a changed source a new uid") from error
+        raise BadStorage(
+            f"{text[:80]!r} is not an offset in topics of Kafka: give a changed source a new uid"
+        ) from error
 
 
 def _numbered(each: Mapping[str, int]) -> dict[int, int]:

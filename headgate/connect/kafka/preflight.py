@@ -18,26 +18,26 @@ logger = logging.getLogger("headgate")
 LIMIT = "transaction.max.timeout.ms"
 TAKES = "max.message.bytes"
 HEARD_OF_S = 2.0
-"""So long a broker may be late to hear of a topic."""
+"""How long a broker may be late to hear of a topic."""
 
 
 def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, write_ahead: bool) -> None:
     """See that the broker keeps a transaction open for as long as it may take until its commit.
 
-    It is begun right after a checkpoint at the earliest, sealed by the next, and committed by whoever comes back after
-    a downtime. What a checkpoint has sealed must stay. What the broker gives up before that is written anew from the
-    write-ahead log; without that it would send the job back each time, for ever.
+    It is begun right after a checkpoint at the earliest, pre-committed by the next, and committed by whoever comes back
+    after a downtime. What a checkpoint has pre-committed must stay. What the broker gives up before that is written
+    anew from the write-ahead log; without that it would send the job back each time, for ever.
     """
-    sealed_ms = context.checkpoint_timeout_ms + downtime_ms
+    pre_committed_ms = context.checkpoint_timeout_ms + downtime_ms
     interval_ms = context.checkpoint_interval_ms or 0
-    if timeout_ms >= interval_ms + sealed_ms:
+    if timeout_ms >= interval_ms + pre_committed_ms:
         return
-    refused = timeout_ms < sealed_ms or not write_ahead
-    needed = sealed_ms if timeout_ms < sealed_ms and write_ahead else interval_ms + sealed_ms
+    refused = timeout_ms < pre_committed_ms or not write_ahead
+    needed = pre_committed_ms if timeout_ms < pre_committed_ms and write_ahead else interval_ms + pre_committed_ms
     text = (
         f"sink {context.sink}: transaction_timeout is {timeout_ms / 1000:g} s, and a transaction may be open for "
-        f"{(interval_ms + sealed_ms) / 1000:g} s (checkpoint interval {interval_ms / 1000:g} s, checkpoint timeout "
-        f"{context.checkpoint_timeout_ms / 1000:g} s, allowed_downtime {downtime_ms / 1000:g} s): make it "
+        f"{(interval_ms + pre_committed_ms) / 1000:g} s (checkpoint interval {interval_ms / 1000:g} s, checkpoint "
+        f"timeout {context.checkpoint_timeout_ms / 1000:g} s, allowed_downtime {downtime_ms / 1000:g} s): make it "
         f"{needed / 1000:g} s or more, with {LIMIT} of the broker, or lower one of those"
     )
     if refused:
@@ -48,7 +48,7 @@ def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, wr
 
 
 def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:
-    """See that the topic is there, that the broker lets a transaction be open so long, and that we may use our ids.
+    """See that the topic is there, that the broker lets a transaction be open this long, and that we may use our ids.
 
     Returns the target with how much it takes at once, if we may know.
     """

@@ -1,16 +1,17 @@
 """A transaction of Kafka that is written from Arrow, and can be left open for another process to end.
 
-One rule: a transaction counts as sealed only when the broker has every row of it. Without librdkafka's own commit
-nobody else checks that, so every failed delivery is collected, and a seal asks that none failed and none is left over.
+One rule: a transaction counts as pre-committed only when the broker has every row of it. Without librdkafka's own
+commit nobody else checks that, so every failed delivery is collected, and a pre-commit asks that none failed and none
+is left over.
 
 Rows go to librdkafka in batches, by one call for each. Rows with a timestamp or headers take one call each, as
 librdkafka has no other way; what that call reads is still laid out for the whole batch at once.
 
 To let go of a producer is not to abort: ``rd_kafka_destroy`` ends its threads and frees its memory within
-milliseconds, and says nothing to the broker. So a sealed transaction stays open there until it is ended by its
+milliseconds, and says nothing to the broker. So a pre-committed transaction stays open there until it is ended by its
 transactional id, producer id and epoch, or until its timeout. (``close`` of confluent-kafka's own producer aborts.)
-A transaction that was neither sealed nor ended is aborted when its writer is closed, as far as that goes within a short
-time; else the next producer of the same id aborts it, or the broker after the timeout.
+A transaction that was neither pre-committed nor ended is aborted when its writer is closed, as far as that goes within
+a short time; else the next producer of the same id aborts it, or the broker after the timeout.
 
 After any error throw the writer away and open another.
 """
@@ -47,7 +48,7 @@ WAIT_MS = 60_000
 
 
 @dataclass(frozen=True)
-class Sealed:
+class PreCommitted:
     """A transaction that the broker has all rows of. With no rows there is none at the broker, and nothing to end."""
 
     producer_id: int
@@ -146,14 +147,14 @@ class TransactionWriter:
             step_ms = min(step_ms + 1, STEP_MS)  # librdkafka itself would look only every 10 ms
         client.hear(doing)
 
-    def seal(self) -> Sealed:
+    def pre_commit(self) -> PreCommitted:
         """See that the broker has every row, let go of the producer, and leave the transaction open."""
         self._require_transaction()
         self.flush()
-        sealed = Sealed(*self._client.identity(self._begun_us), self._rows)
+        pre_committed = PreCommitted(*self._client.identity(self._begun_us), self._rows)
         self._in_transaction = False
         self._client.close()
-        return sealed
+        return pre_committed
 
     def commit(self) -> None:
         """Show what was written. If it raises ``Indefinite`` nobody knows whether it is shown."""
@@ -197,7 +198,10 @@ class TransactionWriter:
             lib.rd_kafka_consumer_group_metadata_destroy(who)
 
     def close(self) -> None:
-        """Let go of the producer. A transaction that was neither sealed nor ended is aborted if that goes quickly."""
+        """Let go of the producer.
+
+        A transaction that was neither pre-committed nor ended is aborted if that goes quickly.
+        """
         client = self._client
         if self._in_transaction and not client.closed and not native.fatal(client.handle):
             native.taken(client.library.rd_kafka_abort_transaction(client.handle, ABORT_MS))

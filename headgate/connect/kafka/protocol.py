@@ -124,10 +124,10 @@ class Client:
     def coordinator(self, transactional_id: str) -> Broker:
         """Who looks after a transactional id."""
 
-        def attempt(deadline: Deadline) -> Broker:
+        def write_id(deadline: Deadline) -> Broker:
             return self._cluster.find(transactional_id, TRANSACTION_COORDINATOR, deadline)
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> Ended:
         """Commit or abort the open transaction of a producer.
@@ -137,7 +137,7 @@ class Client:
         call = requests.end_txn(transactional_id, Producer(producer_id, epoch), commit=commit)
         doing = f"to {'commit' if commit else 'abort'} transaction {transactional_id}"
 
-        def attempt(deadline: Deadline) -> Ended:
+        def write_id(deadline: Deadline) -> Ended:
             code = self._cluster.ask_coordinator(transactional_id, TRANSACTION_COORDINATOR, call, deadline)
             if code == INVALID_TXN_STATE:
                 return Ended(Outcome.WRONG_STATE, name_of(code))
@@ -146,7 +146,7 @@ class Client:
             self._cluster.check_coordinator(code, doing, transactional_id, TRANSACTION_COORDINATOR)
             return Ended(Outcome.DONE)
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def see_through(
         self, transactional_id: str, producer_id: int, epoch: int, timeout_s: float | None = None
@@ -162,14 +162,14 @@ class Client:
         coordinates next completes it. A transaction of a later producer proves that the earlier one is over.
         """
 
-        def attempt(deadline: Deadline) -> dict[str, Transaction]:
+        def write_id(deadline: Deadline) -> dict[str, Transaction]:
             found = self._described(list(ended), deadline)
             for name, transaction in found.items():
                 if _is_unfinished(transaction, ended[name]):
                     raise Unfinished(f"transaction {name} is still in {transaction.state}: are all brokers up?")
             return found
 
-        return self._cluster.until_done(attempt, timeout_s)
+        return self._cluster.until_done(write_id, timeout_s)
 
     def settle(self, transactional_id: str) -> None:
         """Wait until readers see the end of whatever was ended last under an id."""
@@ -185,7 +185,7 @@ class Client:
         """All ids with this prefix, in these states or in any. Those that the user may not see are left out."""
         call = requests.list_transactions(states)
 
-        def attempt(deadline: Deadline) -> list[ListedTransaction]:
+        def write_id(deadline: Deadline) -> list[ListedTransaction]:
             brokers, _ = self._cluster.ask_any(requests.metadata([]), deadline)
             found: dict[str, ListedTransaction] = {}
             for broker in brokers:
@@ -194,24 +194,24 @@ class Client:
                 found.update({each.transactional_id: each for each in listed})
             return [found[name] for name in sorted(found) if name.startswith(prefix)]
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def init_producer(self, transactional_id: str, timeout_ms: int) -> Producer:
         """Take over an id: whatever is open under it is aborted, and its producers so far are fenced."""
         call = requests.init_producer_id(transactional_id, timeout_ms)
         doing = f"to take over transactional id {transactional_id}"
 
-        def attempt(deadline: Deadline) -> Producer:
+        def write_id(deadline: Deadline) -> Producer:
             code, producer = self._cluster.ask_coordinator(transactional_id, TRANSACTION_COORDINATOR, call, deadline)
             self._cluster.check_coordinator(code, doing, transactional_id, TRANSACTION_COORDINATOR)
             return producer
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def metadata(self, topics: Sequence[str] = ()) -> Metadata:
         """The brokers, and the partitions of these topics. A topic that is not there is named as missing."""
 
-        def attempt(deadline: Deadline) -> Metadata:
+        def write_id(deadline: Deadline) -> Metadata:
             brokers, answers = self._cluster.ask_any(requests.metadata(topics), deadline)
             missing = tuple(answer.name for answer in answers if answer.code == UNKNOWN_TOPIC)
             found = [answer for answer in answers if answer.code != UNKNOWN_TOPIC]
@@ -219,7 +219,7 @@ class Client:
                 check(answer.code, f"to describe topic {answer.name}")
             return Metadata(tuple(brokers), {answer.name: answer.leaders for answer in found}, missing)
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def fetch_offsets(
         self, group: str, partitions: Iterable[Partition], *, stable: bool = True
@@ -232,13 +232,13 @@ class Client:
         call = requests.offset_fetch(group, list(partitions), stable=stable)
         doing = f"to read the offsets of group {group}"
 
-        def attempt(deadline: Deadline) -> dict[Partition, CommittedOffset]:
+        def write_id(deadline: Deadline) -> dict[Partition, CommittedOffset]:
             code, answers = self._cluster.ask_coordinator(group, GROUP_COORDINATOR, call, deadline)
             for each in (code, *(code for code, _ in answers.values())):
                 self._cluster.check_coordinator(each, doing, group, GROUP_COORDINATOR)
             return {partition: stored for partition, (_, stored) in answers.items() if stored.offset >= 0}
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def commit_offsets(self, group: str, offsets: Mapping[Partition, CommittedOffset | int]) -> None:
         """Store offsets for a group without members, for others to see how far a job is."""
@@ -248,12 +248,12 @@ class Client:
         }
         call = requests.offset_commit(group, stored)
 
-        def attempt(deadline: Deadline) -> None:
+        def write_id(deadline: Deadline) -> None:
             for partition, code in self._cluster.ask_coordinator(group, GROUP_COORDINATOR, call, deadline):
                 doing = f"to store offsets of {partition.topic}-{partition.number} for group {group}"
                 self._cluster.check_coordinator(code, doing, group, GROUP_COORDINATOR)
 
-        self._cluster.until_done(attempt)
+        self._cluster.until_done(write_id)
 
     def broker_config(self, name: str) -> str | None:
         """A setting of the brokers, as it is in force at the first of them who answers.
@@ -261,7 +261,7 @@ class Client:
         None if there is no such setting, or it is secret.
         """
 
-        def attempt(deadline: Deadline) -> str | None:
+        def write_id(deadline: Deadline) -> str | None:
             brokers, _ = self._cluster.ask_any(requests.metadata([]), deadline)
             calls = [
                 (
@@ -272,7 +272,7 @@ class Client:
             ]
             return _setting(name, self._cluster.ask_first(calls, deadline))
 
-        return self._cluster.until_done(attempt)
+        return self._cluster.until_done(write_id)
 
     def topic_config(self, topic: str, name: str) -> str | None:
         """A setting of a topic, as ``broker_config``."""

@@ -12,7 +12,7 @@ from headgate.errors import InvalidOption
 Option = str | int | float | bool
 
 STATISTICS_MS = 20
-"""How often librdkafka says which producer id and epoch it has: a seal may wait that long."""
+"""How often librdkafka says which producer id and epoch it has: a pre-commit may wait that long."""
 SOCKET_TIMEOUT_MS = 60_000
 MESSAGE_MAX = "message.max.bytes"
 MESSAGE_MAX_BYTES = 1_000_000

@@ -25,7 +25,7 @@ def sink(
     transactional_id_prefix: str,
     mode: Mode = "two-phase",
     write_ahead: bool = True,
-    lanes: int | None = None,
+    parallelism: int | None = None,
     max_open: int = 100,
     transaction_timeout: Duration = "15min",
     allowed_downtime: Duration = "4min",
@@ -42,9 +42,9 @@ def sink(
     in files and publishes them after the checkpoint.
     ``write_ahead``: with two phases, keep the rows in files too until they are committed, so that a transaction which
     the broker has given up is written anew.
-    ``lanes``: two-phase: at most so many transactions a batch, for the price of a shuffle; by default one for each
-    partition that has rows. Staged: so many transactions a commit, 2 by default.
-    ``max_open``: so many batches may be written and not committed yet; the next one waits, and a checkpoint is taken
+    ``parallelism``: two-phase: at most this many transactions a batch, for the price of a shuffle; by default one for
+    each partition that has rows. Staged: this many transactions a commit, 2 by default.
+    ``max_open``: this many batches may be written and not committed yet; the next one waits, and a checkpoint is taken
     early.
     ``transaction_timeout``: how long the broker keeps a transaction open. It must cover the checkpoint timeout and
     ``allowed_downtime``, and should cover the checkpoint interval as well (without the write-ahead log it must);
@@ -55,7 +55,7 @@ def sink(
     if not str(servers).strip():
         raise InvalidOption(f"{who}: servers={servers!r}: write 'host:9092,other:9092'")
     if not _TOPIC.fullmatch(str(topic)):
-        raise InvalidOption(f"{who}: {topic!r} is no name of a topic: use letters, digits, '.', '_' and '-'")
+        raise InvalidOption(f"{who}: {topic!r} is not a valid name of a topic: use letters, digits, '.', '_' and '-'")
     if not _PREFIX.fullmatch(str(transactional_id_prefix)):
         raise InvalidOption(
             f"{who}: transactional_id_prefix={transactional_id_prefix!r}: use up to 100 letters, digits, '.', '_', '-'"
@@ -67,8 +67,8 @@ def sink(
         _refuse_others(who, write_ahead=(write_ahead, True), max_open=(max_open, 100), allowed_downtime=downtime)
     if not isinstance(write_ahead, bool):
         raise InvalidOption(f"{who}: write_ahead={write_ahead!r}: write True or False")
-    if lanes is not None:
-        count(lanes, name=f"{who}: lanes", example=2, least=1)
+    if parallelism is not None:
+        count(parallelism, name=f"{who}: partitions", example=2, least=1)
     count(max_open, name=f"{who}: max_open", example=100, least=1)
     timeout_ms = duration_ms(transaction_timeout, name=f"{who}: transaction_timeout", example="15min", least=1000)
     downtime_ms = duration_ms(allowed_downtime, name=f"{who}: allowed_downtime", example="5min")
@@ -76,8 +76,10 @@ def sink(
     check_options(given, who=who)
     target = Target(servers, topic, transactional_id_prefix, timeout_ms, given)
     if mode == "staged":
-        return StagedKafkaSink(target, lanes=lanes or 2)
-    return TwoPhaseKafkaSink(target, downtime_ms=downtime_ms, write_ahead=write_ahead, lanes=lanes, max_open=max_open)
+        return StagedKafkaSink(target, parallelism=parallelism or 2)
+    return TwoPhaseKafkaSink(
+        target, downtime_ms=downtime_ms, write_ahead=write_ahead, parallelism=parallelism, max_open=max_open
+    )
 
 
 def _refuse_others(who: str, **given: tuple[object, object]) -> None:

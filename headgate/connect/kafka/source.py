@@ -1,4 +1,4 @@
-"""Kafka as a way in, through Spark's own connector.
+"""Kafka as a source, through Spark's own connector.
 
 One rule: where the job stands is the offset in Spark's log, and so in the checkpoint; what stands in a consumer group
 is for people who look, and nothing depends on it. Before a query goes on from an offset it is seen that the topic is
@@ -37,7 +37,7 @@ ANSWER_MS = 30_000
 """Java's client asks a broker that has died until this time is over, although another one leads by then. No shorter
 than it waits for a single answer."""
 ASKED_TIMES = 6
-"""So often, each time with a new client. Together as long as Spark's three times with a minute each."""
+"""How often, each time with a new client. Together as long as Spark's three times with a minute each."""
 logger = logging.getLogger("headgate")
 
 
@@ -72,7 +72,7 @@ def source(
                                  ``{"orders": {0: 17}}``. Partitions that are not named begin at the earliest record
     ``isolation_level``          whether records of transactions that are open or were aborted are left out
     ``max_offsets_per_trigger``  a bound for one micro-batch. Without one, the first batch has all there is
-    ``min_partitions``           let Spark split the topic's partitions into so many pieces at least
+    ``min_partitions``           let Spark split the topic's partitions into this many pieces at least
     ``bounded``                  end where the topics ended at the first start. A job that fails before its first
                                  checkpoint may find a later end when it starts again. If there is nothing to read, the
                                  end is seen when the next record is written
@@ -331,4 +331,4 @@ def _refuse_bad_pattern(pattern: str | None) -> None:
     try:
         re.compile(pattern or "")
     except re.error as error:
-        raise InvalidOption(f"kafka: pattern={pattern!r} is no expression: {error}") from error
+        raise InvalidOption(f"kafka: pattern={pattern!r} is not a valid expression: {error}") from error

@@ -1,8 +1,8 @@
 """Kafka out, exactly once, by a write-ahead log.
 
-One rule: the rows of a lane and the marker that says so are committed in one Kafka transaction. The marker is the
-offset of a consumer group that nobody is a member of. It is read only after the lane's transactional id was taken up,
-which ends whatever another publisher of the lane has open: so of any number of publishers one succeeds, once.
+One rule: the rows of a partition and the marker that says so are committed in one Kafka transaction. The marker is the
+offset of a consumer group that nobody is a member of. It is read only after the partition's transactional id was taken
+up, which ends whatever another publisher of the partition has open: so of any number of publishers one succeeds, once.
 
 Rows wait in files until their checkpoint is complete, however long brokers are away. They show after the publication,
 later than with two phases, and each row is written twice.
@@ -27,13 +27,13 @@ from headgate.connect.kafka.target import Target, client_options
 from headgate.connect.kafka.validate import refused, validated
 from headgate.core.ids import SinkId
 from headgate.errors import BadStorage, UserError
-from headgate.sink.api import Attempt, SinkContext
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.committable import StagedCommittable
 from headgate.sink.staging import Mark
 from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
 TRIES = 4
-"""So often a publisher that was fenced looks whether the other one has done the work."""
+"""How often a publisher that was fenced looks whether the other one has done the work."""
 PAUSE_S = 0.5
 CHECKPOINT_BITS = 40
 GENERATION_BITS = 63 - CHECKPOINT_BITS
@@ -44,9 +44,9 @@ logger = logging.getLogger("headgate")
 class StagedKafkaSink(WriteAheadSink):
     """What ``kafka.sink`` makes when it is asked for the staged way."""
 
-    def __init__(self, target: Target, *, lanes: int) -> None:
-        """All checked by ``kafka.sink``. ``lanes``: so many transactions a commit."""
-        super().__init__(lanes)
+    def __init__(self, target: Target, *, parallelism: int) -> None:
+        """All checked by ``kafka.sink``. ``parallelism``: this many transactions a commit."""
+        super().__init__(parallelism)
         self._target = target
         self._partitions: int | None = None
         """How many the topic has, as far as that was seen."""
@@ -57,20 +57,20 @@ class StagedKafkaSink(WriteAheadSink):
         """Topic, place and way."""
         return f"{self._target.describe()}, staged"
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Stage the rows, if Kafka can take them. Whatever is staged must be published: no row may wait in vain."""
-        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {attempt.sink}")
-        with refused(f"sink {attempt.sink}: {self.describe()}"):
-            super().invoke(attempt, dataframe)
+        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
+        with refused(f"sink {write_id.sink}: {self.describe()}"):
+            super().invoke(write_id, dataframe)
 
     def _prepare(self, dataframe: DataFrame) -> DataFrame:
         return validated(dataframe, self._target, self._partitions)
 
-    def publish(self, sealed: SealedTransaction) -> None:
-        """Publish every lane, unless it is noted that all are published."""
+    def publish(self, pre_committed: StagedCommittable) -> None:
+        """Publish every partition, unless it is noted that all are published."""
         directory = self._staging.root
-        mark = (sealed.generation, sealed.checkpoint)
-        note = read_note(directory, self._life)
+        mark = (pre_committed.generation, pre_committed.checkpoint)
+        note = read_note(directory, self._incarnation)
         if note is not None and note.done and note.mark >= mark:
             return
         if note is not None and note.mark == mark:
@@ -78,39 +78,41 @@ class StagedKafkaSink(WriteAheadSink):
         else:
             # Without any note, one may have been lost with the directory: then it began when the rows were staged.
             lost = note is None
-            note = Note(self._life, mark, self._staged_ms(sealed) if lost else _now_ms(), done=False)
+            note = Note(self._incarnation, mark, self._staged_ms(pre_committed) if lost else _now_ms(), done=False)
             self._forgotten = lost and self._is_forgotten(note)
             write_note(directory, note)
-        super().publish(sealed)
+        super().publish(pre_committed)
         write_note(directory, replace(note, done=True))
 
     def apply(self, batch: WriteAheadBatch) -> None:
-        """Publish a lane, once. If another publisher was faster, see whether it has done the work."""
+        """Publish a partition, once. If another publisher was faster, see whether it has done the work."""
         for left in reversed(range(TRIES)):
             try:
-                self._publish_lane(batch)
+                self._publish_partition(batch)
             except Fenced as error:
                 if not left:
                     raise UserError(f"sink {batch.sink}: {error}") from error
-                logger.warning("sink %s: another publisher has taken lane %d: looking again", batch.sink, batch.lane)
+                logger.warning(
+                    "sink %s: another publisher has taken partition %d: looking again", batch.sink, batch.partition
+                )
                 time.sleep(random.uniform(PAUSE_S / 2, PAUSE_S))
             else:
                 return
 
     def _open(self, context: SinkContext) -> None:
-        names = self._names(context.job, context.sink, context.life)
+        names = self._names(context.job, context.sink, context.incarnation)
         with Client(self._target.servers, client_options(self._target)) as client:
             self._target = check_standing(client, self._target, context.sink, names.owner)
             self._partitions = len(client.metadata([self._target.topic]).topics[self._target.topic])
 
-    def _publish_lane(self, batch: WriteAheadBatch) -> None:
-        target, names = self._target, self._names(batch.job, batch.sink, batch.life)
-        transactional_id = names.publisher_id(batch.lane)
+    def _publish_partition(self, batch: WriteAheadBatch) -> None:
+        target, names = self._target, self._names(batch.job, batch.sink, batch.incarnation)
+        transactional_id = names.publisher_id(batch.partition)
         group, partition = names.marker_group(transactional_id), Partition(target.topic, 0)
         number = encoded(batch.mark)
         with TransactionWriter.open(
             target.servers, target.producer_options, transactional_id, target.timeout_ms, target.topic
-        ) as writer:  # from here on no other publisher of the lane can commit
+        ) as writer:  # from here on no other publisher of the partition can commit
             with Client(target.servers, client_options(target), WAIT_MS / 1000) as client:
                 stored = client.fetch_offsets(group, [partition]).get(partition)
             if stored is not None and stored.offset >= number:
@@ -118,9 +120,9 @@ class StagedKafkaSink(WriteAheadSink):
             if stored is None and self._forgotten:
                 raise BadStorage(
                     f"sink {batch.sink}: Kafka has forgotten whether checkpoint {batch.mark[1]} was published: "
-                    f"it began longer ago than {RETENTION}, and the marker of lane {batch.lane} is gone: compare the "
-                    "topic with the staged files; then remove them and begin the job anew, or touch them and remove "
-                    "publication.json next to them to have them published"
+                    f"it began longer ago than {RETENTION}, and the marker of partition {batch.partition} is gone: "
+                    "compare the topic with the staged files; then remove them and begin the job anew, or touch them "
+                    "and remove publication.json next to them to have them published"
                 )
             writer.begin()
             for rows in batch.record_batches():
@@ -130,9 +132,13 @@ class StagedKafkaSink(WriteAheadSink):
         with Client(target.servers, client_options(target)) as client:
             client.settle(transactional_id)
 
-    def _staged_ms(self, sealed: SealedTransaction) -> int:
+    def _staged_ms(self, pre_committed: StagedCommittable) -> int:
         """When the first of these rows were staged."""
-        times = [path.stat().st_mtime_ns // 1_000_000 for path, _ in self._sealed_files(sealed) if path.exists()]
+        times = [
+            path.stat().st_mtime_ns // 1_000_000
+            for path, _ in self._pre_committed_files(pre_committed)
+            if path.exists()
+        ]
         return min([*times, _now_ms()])
 
     def _is_forgotten(self, note: Note) -> bool:
@@ -140,8 +146,8 @@ class StagedKafkaSink(WriteAheadSink):
         with Client(self._target.servers, client_options(self._target)) as client:
             return may_be_forgotten(client, note.begun_ms)
 
-    def _names(self, job: str, sink: SinkId, life: str) -> Names:
-        return Names(self._target.prefix, job, sink, life)
+    def _names(self, job: str, sink: SinkId, incarnation: str) -> Names:
+        return Names(self._target.prefix, job, sink, incarnation)
 
 
 def _now_ms() -> int:
@@ -149,7 +155,7 @@ def _now_ms() -> int:
 
 
 def encoded(mark: Mark) -> int:
-    """A mark as an offset. Those of one lane only grow."""
+    """A mark as an offset. Those of one partition only grow."""
     generation, checkpoint = mark
     if generation >= 1 << GENERATION_BITS or checkpoint >= 1 << CHECKPOINT_BITS:
         raise BadStorage(

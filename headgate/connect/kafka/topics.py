@@ -23,7 +23,7 @@ except ImportError as error:
 T = TypeVar("T")
 
 ANSWER_S = 8.0
-"""So long a question waits for its answer."""
+"""How long a question waits for its answer."""
 LOOK_S = 1.0
 
 _REFUSED = (

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from headgate.access import make_directory
 from headgate.connect.kafka import rows
-from headgate.connect.kafka.handle import OpenTransaction, SealedBatches
+from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
 from headgate.connect.kafka.names import Names, Scheme, token
 from headgate.connect.kafka.preflight import check_standing, check_timeout
 from headgate.connect.kafka.protocol import Client, Producer
@@ -29,14 +29,14 @@ from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, StagedFile, Strangers, TwoPhaseSink
+from headgate.sink.api import AbortScope, Guarantee, SinkContext, StagedFile, StaleGenerations, TwoPhaseSink, WriteId
 from headgate.sink.partitions import on_executors, write_partitions
 from headgate.sink.staged import external
 from headgate.sink.staging import Staging, discard, force
 
 WAIT_FOR_SLOT_S = 30.0
 ENDERS = 4
-"""So many transactions are ended at a time."""
+"""How many transactions are ended at a time."""
 
 logger = logging.getLogger("headgate")
 Item = TypeVar("Item")
@@ -47,13 +47,13 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
     """What ``kafka.sink`` makes, unless it is asked for the staged way."""
 
     def __init__(
-        self, target: Target, *, downtime_ms: int, write_ahead: bool, lanes: int | None, max_open: int
+        self, target: Target, *, downtime_ms: int, write_ahead: bool, parallelism: int | None, max_open: int
     ) -> None:
         """All checked by ``kafka.sink``."""
         self._target = target
         self._downtime_ms = downtime_ms
         self._write_ahead = write_ahead
-        self._lanes = lanes
+        self._parallelism = parallelism
         self._max_open = max_open
         self._work: _Work | None = None
 
@@ -73,7 +73,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             raise InvalidOption(
                 f"sink {context.sink}: the write-ahead log needs a directory for rows, and was given none"
             )
-        names = Names(self._target.prefix, context.job, context.sink, context.life)
+        names = Names(self._target.prefix, context.job, context.sink, context.incarnation)
         staging = None
         if self._write_ahead and context.staging is not None:
             staging = Staging(context.staging, context.job, context.sink)
@@ -87,110 +87,113 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             raise
         self._work = _Work(Owned(target, names), client, staging, Slots(self._max_open, WAIT_FOR_SLOT_S))
 
-    def has_room(self, attempt: Attempt) -> bool:
+    def has_room(self, write_id: WriteId) -> bool:
         """Whether a slot is free, or will be as soon as the batch begins."""
         slots = self._opened.slots
-        return slots.has_room or any(_is_same_batch(other, attempt) for other in slots.attempts())
+        return slots.has_room or any(_is_same_batch(other, write_id) for other in slots.write_ids())
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Take a slot, and make room for the copy. What was left open for the same batch is thrown away.
 
         An open transaction holds back the readers of all that comes after it, so it does not wait for ``abort``.
         """
         work = self._opened
-        for other in work.slots.attempts():
-            if _is_same_batch(other, attempt):
+        for other in work.slots.write_ids():
+            if _is_same_batch(other, write_id):
                 self._throw_away(other)
-        work.slots.take(attempt)
+        work.slots.take(write_id)
         if work.staging is not None:
-            with external(f"sink {attempt.sink}: cannot begin batch {attempt.batch}"):
+            with external(f"sink {write_id.sink}: cannot begin batch {write_id.batch}"):
                 work.staging.root.stat()
-                discard(work.staging.part(attempt))
-                work.staging.part(attempt).mkdir(parents=True)
+                discard(work.staging.part(write_id))
+                work.staging.part(write_id).mkdir(parents=True)
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Have executors write the rows into transactions that stay open."""
         work = self._opened
-        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {attempt.sink}")
-        if attempt in work.written:  # once more: some partitions may have no rows this time
-            self._throw_away(attempt)
-            self.begin_transaction(attempt)
-        if self._lanes is not None:
-            dataframe = dataframe.repartition(self._lanes)
-        part = None if work.staging is None else work.staging.part(attempt)
-        slot = work.slots.take(attempt)
-        use = token(attempt.generation, attempt.batch, attempt.run)
-        write = PartitionWriter(work.owned, attempt.generation, slot, use, None if part is None else str(part))
+        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
+        if write_id in work.written:  # once more: some partitions may have no rows this time
+            self._throw_away(write_id)
+            self.begin_transaction(write_id)
+        if self._parallelism is not None:
+            dataframe = dataframe.repartition(self._parallelism)
+        part = None if work.staging is None else work.staging.part(write_id)
+        slot = work.slots.take(write_id)
+        use = token(write_id.generation, write_id.batch, write_id.run)
+        write = PartitionWriter(work.owned, write_id.generation, slot, use, None if part is None else str(part))
         answers = write_partitions(dataframe, write)
         if part is not None:
-            with external(f"sink {attempt.sink}: cannot keep batch {attempt.batch}"):
+            with external(f"sink {write_id.sink}: cannot keep batch {write_id.batch}"):
                 force([part, part.parent])
-        work.written[attempt] = tuple(OpenTransaction.of(json.loads(answer)) for answer in answers if answer)
+        work.written[write_id] = tuple(OpenTransaction.of(json.loads(answer)) for answer in answers if answer)
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """List the transactions of these attempts, once the broker says that all of them are open."""
         work = self._opened
-        gone = [attempt for attempt in attempts if attempt not in work.written]
+        gone = [write_id for write_id in write_ids if write_id not in work.written]
         if gone:
             raise BadStorage(
                 f"sink {gone[0].sink}: nobody knows what batch {gone[0].batch} wrote: restart the job from its last "
                 "checkpoint"
             )
-        batches = tuple((attempt.batch, attempt.run, work.written[attempt]) for attempt in attempts)
+        batches = tuple((write_id.batch, write_id.run, work.written[write_id]) for write_id in write_ids)
         now_ms = time.time_ns() // 1_000_000
-        sealed = SealedBatches(work.names.job, work.names.sink, generation, checkpoint, batches, now_ms)
+        pre_committed = KafkaCommittable(work.names.job, work.names.sink, generation, checkpoint, batches, now_ms)
         if work.staging is None:
-            self._see_that_all_is_open(sealed)
-        return sealed.to_handle()
+            self._see_that_all_is_open(pre_committed)
+        return pre_committed.to_text()
 
-    def staged(self, handle: str) -> Sequence[StagedFile]:
+    def staged(self, committable: str) -> Sequence[StagedFile]:
         """The files of the write-ahead log."""
         staging = self._opened.staging
         if staging is None:
             return ()
-        sealed = SealedBatches.from_handle(handle)
+        pre_committed = KafkaCommittable.from_text(committable)
         return [
-            StagedFile(staging.name(attempt, each.file), each.size, each.checksum, sealed.sealed_ms)
-            for attempt, transactions in sealed.attempts()
+            StagedFile(staging.name(write_id, each.file), each.size, each.checksum, pre_committed.pre_committed_ms)
+            for write_id, transactions in pre_committed.write_ids()
             for each in transactions
             if each.file
         ]
 
-    def commit(self, handle: str) -> None:
+    def commit(self, committable: str) -> None:
         """End every transaction, and write anew what was lost."""
         work = self._opened
-        sealed = SealedBatches.from_handle(handle)
-        every = [(attempt, each, sealed.scheme) for attempt, found in sealed.attempts() for each in found]
+        pre_committed = KafkaCommittable.from_text(committable)
+        every = [
+            (write_id, each, pre_committed.scheme) for write_id, found in pre_committed.write_ids() for each in found
+        ]
         ends = work.in_parallel(self._end, every)
         work.client.see_all_through({end.transactional_id: end.producer for end in ends if isinstance(end, _Ended)})
         lost = [end for end in ends if isinstance(end, Lost)]
         if lost:
             logger.warning(
-                "sink %s: %d of %d sealed transactions were lost at the broker (%s): their rows are written anew",
-                sealed.sink,
+                "sink %s: %d of %d pre-committed transactions were lost at the broker (%s): "
+                "their rows are written anew",
+                pre_committed.sink,
                 len(lost),
                 len(every),
                 lost[0].transactional_id,
             )
             on_executors(lost, write_anew)
-        for attempt, _ in sealed.attempts():
-            self._settle(attempt)
+        for write_id, _ in pre_committed.write_ids():
+            self._settle(write_id)
 
-    def abort(self, abandoned: Abandoned) -> None:
-        """Fence off every transaction that is open and covered."""
+    def abort(self, scope: AbortScope) -> None:
+        """EpochRecord off every transaction that is open and covered."""
         work = self._opened
-        for attempt in work.slots.attempts():
-            if abandoned.covers(attempt):
-                self._throw_away(attempt)
-        if isinstance(abandoned, Strangers):
-            self._fence(work.names.owner, earlier_than=abandoned.below)
+        for write_id in work.slots.write_ids():
+            if scope.covers(write_id):
+                self._throw_away(write_id)
+        if isinstance(scope, StaleGenerations):
+            self._epoch_record(work.names.owner, earlier_than=scope.below)
         if work.staging is not None:
             with external(f"sink {work.names.sink}: cannot throw away what is abandoned"):
-                for attempt in work.staging.attempts():
-                    if abandoned.covers(attempt):
-                        discard(work.staging.part(attempt))
-                if isinstance(abandoned, Strangers):
-                    work.staging.tidy(abandoned.below)
+                for write_id in work.staging.write_ids():
+                    if scope.covers(write_id):
+                        discard(work.staging.part(write_id))
+                if isinstance(scope, StaleGenerations):
+                    work.staging.tidy(scope.below)
 
     def close(self) -> None:
         """Let go of connections. Transactions stay open."""
@@ -206,31 +209,31 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         assert self._work is not None, "open comes first"
         return self._work
 
-    def _end(self, client: Client, one: tuple[Attempt, OpenTransaction, Scheme]) -> "_Ended | Lost | None":
+    def _end(self, client: Client, one: tuple[WriteId, OpenTransaction, Scheme]) -> "_Ended | Lost | None":
         """Commit one transaction. Nothing is returned for one that was committed before, and taken up since."""
-        attempt, transaction, scheme = one
+        write_id, transaction, scheme = one
         work = self._opened
-        name = work.names.transactional_id(attempt.generation, transaction.slot, scheme)
+        name = work.names.transactional_id(write_id.generation, transaction.slot, scheme)
         ended = client.end(name, transaction.producer_id, transaction.epoch, commit=True)
         if ended.ok:
             return _Ended(name, Producer(transaction.producer_id, transaction.epoch))
-        use = token(attempt.generation, attempt.batch, attempt.run, scheme)
+        use = token(write_id.generation, write_id.batch, write_id.run, scheme)
         if is_committed(work.owned, name, use, client):
             return None
         if work.staging is None or not transaction.file:
             raise BadStorage(
-                f"sink {attempt.sink}: {transaction.rows} sealed rows of batch {attempt.batch} are lost: the broker has"
-                f" given up transaction {name} ({ended.name}; {whose(work.owned, name)}): go back to an earlier "
-                "checkpoint, and use write_ahead=True or a longer transaction_timeout"
+                f"sink {write_id.sink}: {transaction.rows} pre-committed rows of batch {write_id.batch} are lost: the "
+                f"broker has given up transaction {name} ({ended.name}; {whose(work.owned, name)}): go back to an "
+                "earlier checkpoint, and use write_ahead=True or a longer transaction_timeout"
             )
-        path = work.staging.part(attempt) / transaction.file
+        path = work.staging.part(write_id) / transaction.file
         return Lost(work.owned, name, use, str(path), transaction.size, transaction.checksum)
 
-    def _see_that_all_is_open(self, sealed: SealedBatches) -> None:
+    def _see_that_all_is_open(self, pre_committed: KafkaCommittable) -> None:
         work = self._opened
         wanted = {
-            work.names.transactional_id(attempt.generation, each.slot): (each.producer_id, each.epoch)
-            for attempt, transactions in sealed.attempts()
+            work.names.transactional_id(write_id.generation, each.slot): (each.producer_id, each.epoch)
+            for write_id, transactions in pre_committed.write_ids()
             for each in transactions
         }
         found = work.client.describe(list(wanted)) if wanted else {}
@@ -239,27 +242,27 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             if seen is None or seen.state != "Ongoing" or (seen.producer_id, seen.epoch) != producer:
                 state = "forgotten" if seen is None else f"{seen.state}, epoch {seen.epoch}"
                 raise ExternalError(
-                    f"sink {sealed.sink}: the broker has given up transaction {name} ({state}) before its checkpoint: "
-                    "the job must go back to its last one"
+                    f"sink {pre_committed.sink}: the broker has given up transaction {name} ({state}) before its "
+                    "checkpoint: the job must go back to its last one"
                 )
 
-    def _settle(self, attempt: Attempt) -> None:
+    def _settle(self, write_id: WriteId) -> None:
         """What an attempt wrote is committed: nothing of it is needed any more."""
         work = self._opened
-        work.written.pop(attempt, None)
+        work.written.pop(write_id, None)
         if work.staging is not None:
-            with external(f"sink {attempt.sink}: cannot remove what is committed"):
-                discard(work.staging.part(attempt))
-        work.slots.give_back(attempt)
+            with external(f"sink {write_id.sink}: cannot remove what is committed"):
+                discard(work.staging.part(write_id))
+        work.slots.give_back(write_id)
 
-    def _throw_away(self, attempt: Attempt) -> None:
+    def _throw_away(self, write_id: WriteId) -> None:
         work = self._opened
-        slot = work.slots.of(attempt)
+        slot = work.slots.of(write_id)
         if slot is not None:
-            self._fence(work.names.slot_prefix(attempt.generation, slot))
-        self._settle(attempt)
+            self._epoch_record(work.names.slot_prefix(write_id.generation, slot))
+        self._settle(write_id)
 
-    def _fence(self, prefix: str, *, earlier_than: Generation | None = None) -> None:
+    def _epoch_record(self, prefix: str, *, earlier_than: Generation | None = None) -> None:
         """Abort every open transaction whose id begins so, and let none of their producers write any more."""
         work = self._opened
         for listed in work.client.list_transactions(prefix, ["Ongoing"]):
@@ -270,7 +273,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             work.client.see_through(name, producer.producer_id, producer.epoch)
 
 
-def _is_same_batch(one: Attempt, other: Attempt) -> bool:
+def _is_same_batch(one: WriteId, other: WriteId) -> bool:
     return (one.generation, one.batch) == (other.generation, other.batch)
 
 
@@ -290,7 +293,7 @@ class _Work:
         self.client = client
         self.staging = staging
         self.slots = slots
-        self.written: dict[Attempt, tuple[OpenTransaction, ...]] = {}
+        self.written: dict[WriteId, tuple[OpenTransaction, ...]] = {}
         self._clients = [client]
         """Each makes one call at a time."""
 

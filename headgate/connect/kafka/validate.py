@@ -19,9 +19,9 @@ from headgate.connect.kafka.target import Target
 from headgate.errors import UserError
 
 FRAME_BYTES = 100
-"""At most so much is added to a row when it is sent alone."""
+"""At most this much is added to a row when it is sent alone."""
 HEADER_BYTES = 10
-"""At most so much is added to a header."""
+"""At most this much is added to a header."""
 COMPRESSION = ("compression.type", "compression.codec")
 
 _MARK = "headgate refuses a row"

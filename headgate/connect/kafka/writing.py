@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from headgate.checksums import damage, measure
+from headgate.connect.kafka.committable import OpenTransaction
 from headgate.connect.kafka.faults import Fenced
-from headgate.connect.kafka.handle import OpenTransaction
 from headgate.connect.kafka.names import Slot
 from headgate.connect.kafka.producer import TransactionWriter
 from headgate.connect.kafka.protocol import Client, Partition
@@ -62,7 +62,7 @@ class PartitionWriter:
                     if copy is not None:
                         copy.write_batch(batch)
                 _mark(writer, self.owned, transactional_id, self.token)
-                sealed = writer.seal()
+                pre_committed = writer.pre_commit()
         except Fenced as error:
             # Most likely a late attempt of Spark at this very partition. When the batch runs again, that is fenced.
             raise ExternalError(f"{error} ({whose(self.owned, transactional_id)})") from error
@@ -73,15 +73,15 @@ class PartitionWriter:
                 "file system is there and has room"
             ) from error
         if path is None:
-            return OpenTransaction(slot, sealed.producer_id, sealed.epoch, sealed.rows).to_text()
+            return OpenTransaction(slot, pre_committed.producer_id, pre_committed.epoch, pre_committed.rows).to_text()
         facts = measure(path, flush=True)
-        numbers = (sealed.producer_id, sealed.epoch, sealed.rows)
+        numbers = (pre_committed.producer_id, pre_committed.epoch, pre_committed.rows)
         return OpenTransaction(slot, *numbers, path.name, facts.size, facts.checksum).to_text()
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A sealed transaction that the broker has given up, and the file in which its rows wait."""
+    """A pre-committed transaction that the broker has given up, and the file in which its rows wait."""
 
     owned: Owned
     transactional_id: str

@@ -17,7 +17,7 @@ from headgate.connect.mariadb.session import Session
 from headgate.connect.mariadb.table import COMMITS
 from headgate.connect.mariadb.xid import Owner, Xid
 from headgate.errors import ExternalError
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 
 LET_GO_SECONDS = 30.0
 """How long a connection that was closed may still have its transaction."""
@@ -26,13 +26,13 @@ _ROLLED_BACK = {1402, 1613, 1614}
 """The server answers that it had to roll back: after that the transaction is gone."""
 
 
-def prepared(session: Session, owner: Owner) -> dict[Xid, Attempt]:
+def prepared(session: Session, owner: Owner) -> dict[Xid, WriteId]:
     """The owner's transactions that are prepared."""
     found = {}
     for form, gtrid_length, bqual_length, data in _listed(session):
         gtrid, bqual = data[:gtrid_length], data[gtrid_length : gtrid_length + bqual_length]
-        if (attempt := owner.attempt(form, gtrid, bqual)) is not None:
-            found[Xid(gtrid.decode(), bqual.decode())] = attempt
+        if (write_id := owner.write_id(form, gtrid, bqual)) is not None:
+            found[Xid(gtrid.decode(), bqual.decode())] = write_id
     return found
 
 
@@ -80,7 +80,7 @@ def _end(session: Session, owner: Owner, xid: Xid, how: str) -> bool:
 
 
 def _listed(session: Session) -> list[tuple[int, int, int, bytes]]:
-    """All prepared transactions of the server. Names of strangers may be any bytes."""
+    """All prepared transactions of the server. Names of others may be any bytes."""
     session.use_unicode, before = False, session.use_unicode
     try:
         return [(int(a), int(b), int(c), bytes(data)) for a, b, c, data in session.ask("XA RECOVER")]

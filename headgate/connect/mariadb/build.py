@@ -25,7 +25,7 @@ def sink(
     table: str,
     mode: Mode = "staged",
     key: Sequence[str] | None = None,
-    lanes: int | None = None,
+    parallelism: int | None = None,
     ssl_ca: str | None = None,
     ssl_cert: str | None = None,
     ssl_key: str | None = None,
@@ -44,8 +44,8 @@ def sink(
     Staged: the server's outage only delays a commit, however long it is.
     ``key``: the columns of a primary key or unique index. A row then takes the place of an earlier one with its key.
     Without it rows are added, and a row that the table refuses stops the job.
-    ``lanes``: so many transactions are applied side by side by each commit, 2 by default. What one commit applies
-    becomes visible lane by lane. Rows of one key stay in one lane.
+    ``parallelism``: this many transactions are applied side by side by each commit, 2 by default. What one commit
+    applies becomes visible partition by partition. Rows of one key stay in one partition.
 
     XA: needs MariaDB 10.5 or MySQL 8.0, where a prepared transaction outlives its connection and the server. A
     prepared transaction keeps its locks until its checkpoint is complete, so rows are only added. What one commit shows
@@ -62,9 +62,9 @@ def sink(
         raise InvalidOption(f"mariadb.sink: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
     address = _address(host, port, user, password, database, ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
     if mode == "staged":
-        number = 2 if lanes is None else count(lanes, name="lanes", example=2, least=1)
+        number = 2 if parallelism is None else count(parallelism, name="parallelism", example=2, least=1)
         return MariaDBSink(address, _table(table), _key(key), number)
-    for name, value in (("key", key), ("lanes", lanes)):
+    for name, value in (("key", key), ("parallelism", parallelism)):
         if value is not None:
             raise InvalidOption(f"mariadb.sink: {name}={value!r} is for mode='staged', not for mode='xa': leave it out")
     return XASink(address, _table(table))
@@ -89,7 +89,7 @@ def _address(  # one argument for each option of the user's function
     given = (("host", host, "db.example.org"), ("user", user, "etl"), ("database", database, "shop"))
     names = [_name(name, value, example) for name, value, example in given]
     if not isinstance(password, str):
-        raise InvalidOption("mariadb.sink: the password is no text: write password='...'")
+        raise InvalidOption("mariadb.sink: the password is not a text: write password='...'")
     number = count(port, name="port", example=3306, least=1)
     if number > 65_535:
         raise InvalidOption(f"mariadb.sink: port={port} is too high: write port=3306")
@@ -102,7 +102,7 @@ def _address(  # one argument for each option of the user's function
 
 def _name(option: str, value: object, example: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidOption(f"mariadb.sink: {option}={value!r} is no name: write {option}={example!r}")
+        raise InvalidOption(f"mariadb.sink: {option}={value!r} is not a valid name: write {option}={example!r}")
     return value
 
 
@@ -118,7 +118,7 @@ def _key(key: object) -> tuple[str, ...]:
         return ()
     names = [] if isinstance(key, str) or not isinstance(key, Sequence) else [*key]
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidOption(f"mariadb.sink: key={key!r} is no list of columns: write key=['id'], or leave it out")
+        raise InvalidOption(f"mariadb.sink: key={key!r} is not a list of columns: write key=['id'], or leave it out")
     if len({name.casefold() for name in names}) != len(names):
         raise InvalidOption(f"mariadb.sink: key={key!r} names a column twice: write each once")
     return tuple(names)

@@ -37,7 +37,7 @@ def load_lines(batch: pa.RecordBatch) -> memoryview:
 
 
 def insert_chunks(batch: pa.RecordBatch, most: int) -> list[bytes]:
-    """The rows for ``INSERT ... VALUES``, in pieces of at most so many bytes, or of one row."""
+    """The rows for ``INSERT ... VALUES``, in pieces of at most this many bytes, or of one row."""
     columns = [_sql_value(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
     rows = pc.binary_join_element_wise(*columns, _scalar(","), null_handling="replace", null_replacement="NULL")
     lines = pc.binary_join_element_wise(_scalar("("), rows, _scalar("),"), _scalar(""))

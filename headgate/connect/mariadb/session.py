@@ -33,7 +33,7 @@ _SETTINGS = (
         "NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', max_error_count = 64, sql_notes = 1, foreign_key_checks = 1, "
         f"unique_checks = 1, innodb_lock_wait_timeout = {LOCK_SECONDS}"
     ),
-    # No locks on gaps between rows, for which lanes would wait for each other.
+    # No locks on gaps between rows, for which partitions would wait for each other.
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 

@@ -1,7 +1,7 @@
 """The write-ahead way into MariaDB.
 
-One rule: the rows of a lane and the note that they were applied are written in one transaction, and that begins with a
-lock on the note.
+One rule: the rows of a partition and the note that they were applied are written in one transaction, and that begins
+with a lock on the note.
 """
 
 # ruff: noqa: S608 - values go as parameters; names are our own, or quoted
@@ -34,9 +34,9 @@ class MariaDBSink(WriteAheadSink):
 
     _table: Table | None = None
 
-    def __init__(self, address: Address, table: str, key: tuple[str, ...], lanes: int) -> None:
+    def __init__(self, address: Address, table: str, key: tuple[str, ...], parallelism: int) -> None:
         """All checked by ``build``."""
-        super().__init__(lanes)
+        super().__init__(parallelism)
         self._address = address
         self._name = table
         self._key = key
@@ -62,11 +62,11 @@ class MariaDBSink(WriteAheadSink):
         self._table = table
 
     def _prepare(self, dataframe: DataFrame) -> DataFrame:
-        """Check the columns. With a key, rows of one key go to one lane, so that the later one is applied later."""
+        """Check the columns. With a key, rows of one key go to one partition: the later one is applied later."""
         assert self._table is not None, "open comes first"
         assert self._context is not None, "open comes first"
         self._table.check_rows(f"sink {self._context.sink}", dataframe, self._key)
-        return dataframe.repartition(self._lanes, *self._key) if self._key else dataframe
+        return dataframe.repartition(self._parallelism, *self._key) if self._key else dataframe
 
     def apply(self, batch: WriteAheadBatch) -> None:
         """Apply the batch in one transaction. The server may choose it as the victim of a deadlock: then again."""

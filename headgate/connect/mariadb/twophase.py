@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.mariadb import applied, branches
 from headgate.connect.mariadb.address import Address
+from headgate.connect.mariadb.committable import XACommittable
 from headgate.connect.mariadb.loading import load
 from headgate.connect.mariadb.problems import speaking
-from headgate.connect.mariadb.sealed import Sealed
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected
 from headgate.connect.mariadb.table import APPLIED, COMMITS, Table, check_durable, check_rights, find, make_notes
 from headgate.connect.mariadb.xid import Owner, Xid
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, InvalidOption
-from headgate.sink.api import Abandoned, Attempt, Guarantee, SinkContext, TwoPhaseSink
+from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
 from headgate.sink.partitions import Place, write_partitions
 
 OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
@@ -42,7 +42,7 @@ class XASink(TwoPhaseSink):
         """All checked by ``build``."""
         self._address = address
         self._name = table
-        self._written: dict[Attempt, tuple[Xid, ...]] = {}
+        self._written: dict[WriteId, tuple[Xid, ...]] = {}
 
     @property
     def guarantee(self) -> Guarantee:
@@ -67,68 +67,72 @@ class XASink(TwoPhaseSink):
             self._owner = Owner.of(context)
             branches.prepared(session, self._owner)  # on some servers a right of its own
         self._table = table
-        self._mark_owner = f"{context.job}/{context.sink}/{context.life}"
+        self._mark_owner = f"{context.job}/{context.sink}/{context.incarnation}"
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Roll back what an attempt of the same name left, if there was one."""
-        self._written.pop(attempt, None)
-        with self._speaking(f"cannot begin batch {attempt.batch}"), connected(self._address) as session:
-            self._clear(session, lambda found: found == attempt)
+        self._written.pop(write_id, None)
+        with self._speaking(f"cannot begin batch {write_id.batch}"), connected(self._address) as session:
+            self._clear(session, lambda found: found == write_id)
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Have executors load each partition into a transaction of its own, and prepare it."""
         assert self._table is not None, "open comes first"
-        self._table.check_rows(f"sink {attempt.sink}", dataframe, ())
-        if attempt in self._written:
-            self.begin_transaction(attempt)
-        answers = write_partitions(dataframe, _Prepare(self._address, self._name, self._us, attempt))
-        self._written[attempt] = tuple(Xid(*json.loads(answer)) for answer in answers if answer)
+        self._table.check_rows(f"sink {write_id.sink}", dataframe, ())
+        if write_id in self._written:
+            self.begin_transaction(write_id)
+        answers = write_partitions(dataframe, _Prepare(self._address, self._name, self._us, write_id))
+        self._written[write_id] = tuple(Xid(*json.loads(answer)) for answer in answers if answer)
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, attempts: Sequence[Attempt]) -> str:
+    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """Name the transactions of these attempts. They are prepared already."""
-        for attempt in attempts:
-            if attempt not in self._written:
+        for write_id in write_ids:
+            if write_id not in self._written:
                 raise BadStorage(
-                    f"sink {self._us.sink}: nobody knows what batch {attempt.batch} wrote: "
+                    f"sink {self._us.sink}: nobody knows what batch {write_id.batch} wrote: "
                     "restart the job from its last checkpoint"
                 )
-        parts = tuple((attempt, self._written[attempt]) for attempt in attempts)
-        return Sealed(self._us.job, self._us.sink, generation, checkpoint, parts).to_handle()
+        parts = tuple((write_id, self._written[write_id]) for write_id in write_ids)
+        return XACommittable(self._us.job, self._us.sink, generation, checkpoint, parts).to_text()
 
-    def commit(self, handle: str) -> None:
+    def commit(self, committable: str) -> None:
         """Commit every transaction that is named, then note that all are, in place of their own notes."""
-        sealed = Sealed.from_handle(handle)
-        mark = (int(sealed.generation), int(sealed.checkpoint))
-        with self._speaking(f"cannot commit checkpoint {sealed.checkpoint}"), connected(self._address) as session:
+        pre_committed = XACommittable.from_text(committable)
+        mark = (int(pre_committed.generation), int(pre_committed.checkpoint))
+        with (
+            self._speaking(f"cannot commit checkpoint {pre_committed.checkpoint}"),
+            connected(self._address) as session,
+        ):
             if not self._is_done(session, mark):
-                for xid in sealed.xids():
+                for xid in pre_committed.xids():
                     if not branches.commit(session, self._us, xid) and not self._was_committed(session, xid, mark):
                         raise BadStorage(
-                            f"sink {sealed.sink}: {self._address} has lost the prepared transaction {xid} of "
-                            f"checkpoint {sealed.checkpoint}: somebody rolled it back; restore the server from a copy"
+                            f"sink {pre_committed.sink}: {self._address} has lost the prepared transaction {xid} of "
+                            f"checkpoint {pre_committed.checkpoint}: somebody rolled it back; "
+                            "restore the server from a copy"
                         )
                 # A task that was taken for dead may have left another transaction for its partition.
-                mine = {attempt for attempt, _ in sealed.parts}
+                mine = {write_id for write_id, _ in pre_committed.parts}
                 self._clear(session, lambda found: found in mine)
                 if applied.lock(session, self._mark_owner) < mark:
                     applied.note(session, self._mark_owner, mark)
-                for xid in sealed.xids():
+                for xid in pre_committed.xids():
                     session.ask(f"DELETE FROM {COMMITS} WHERE owner = %s AND part = %s", (xid.gtrid, xid.bqual))
                 session.commit()
-        for attempt, _ in sealed.parts:
-            self._written.pop(attempt, None)
+        for write_id, _ in pre_committed.parts:
+            self._written.pop(write_id, None)
 
-    def abort(self, abandoned: Abandoned) -> None:
+    def abort(self, scope: AbortScope) -> None:
         """Roll back the transactions that are covered."""
         with self._speaking("cannot throw away what is abandoned"), connected(self._address) as session:
-            self._clear(session, abandoned.covers)
-        for attempt in list(self._written):
-            if abandoned.covers(attempt):
-                self._written.pop(attempt, None)
+            self._clear(session, scope.covers)
+        for write_id in list(self._written):
+            if scope.covers(write_id):
+                self._written.pop(write_id, None)
 
-    def _clear(self, session: Session, covered: Callable[[Attempt], bool]) -> None:
-        for xid, attempt in branches.prepared(session, self._us).items():
-            if covered(attempt):
+    def _clear(self, session: Session, covered: Callable[[WriteId], bool]) -> None:
+        for xid, write_id in branches.prepared(session, self._us).items():
+            if covered(write_id):
                 branches.rollback(session, self._us, xid)
 
     def _is_done(self, session: Session, mark: applied.Mark) -> bool:
@@ -160,7 +164,7 @@ class _Prepare:
     address: Address
     table: str
     owner: Owner
-    attempt: Attempt
+    write_id: WriteId
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
         """Load and prepare; the transaction's name. Without rows there is no transaction, and no name."""
@@ -168,8 +172,8 @@ class _Prepare:
         first = next(rows, None)
         if first is None:
             return ""
-        xid = self.owner.xid(self.attempt, place.partition, place.task_attempt)
-        what = f"sink {self.owner.sink}: cannot write batch {self.attempt.batch} to table {self.table}"
+        xid = self.owner.xid(self.write_id, place.partition, place.task_attempt)
+        what = f"sink {self.owner.sink}: cannot write batch {self.write_id.batch} to table {self.table}"
         with speaking(what, self.address), connected(self.address) as session:
             session.ask(f"XA START {xid}")
             load(session, self.table, chain([first], rows))

@@ -1,4 +1,4 @@
-"""PostgreSQL, as a way out.
+"""PostgreSQL, as a sink.
 
 One rule: the server itself keeps what is not committed yet, in prepared transactions; any process that knows their
 names can commit them. With ``mode="upsert"`` rows are written under keys at once, over themselves when they come again.
@@ -27,7 +27,7 @@ def sink(
     mode: Mode = "two-phase",
     key: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
-    lanes: int | None = None,
+    parallelism: int | None = None,
     wait: Duration = "60s",
     host: str | None = None,
     port: int | None = None,
@@ -50,17 +50,19 @@ def sink(
     ``wait``: how long to wait for room for another prepared transaction, and for rows that others have locked.
 
     Two-phase: each partition of a batch with rows is one prepared transaction, from the batch until its checkpoint is
-    complete: so ``max_prepared_transactions`` of the server must be at least ``lanes`` times the batches between two
-    checkpoints. They are committed one after the other, so readers may see a part of a checkpoint's rows for a moment.
-    ``lanes``: at most so many transactions a batch, for the price of a shuffle. By default one for each partition.
-    A table ``headgate_commits`` is made in the same schema, with a row for each sink. Leave ``spark.speculation`` off.
+    complete: so ``max_prepared_transactions`` of the server must be at least ``parallelism`` times the batches between
+    two checkpoints. They are committed one after the other, so readers may see a part of a checkpoint's rows for a
+    moment.
+    ``parallelism``: at most this many transactions a batch, for the price of a shuffle. By default one for each
+    partition. A table ``headgate_commits`` is made in the same schema, with a row for each sink. Leave
+    ``spark.speculation`` off.
 
     Upsert: the server needs no prepared transactions for it.
     ``key``: the columns of the table that tell rows apart. There must be a unique index on them. In a batch that is
     replayed a row must come with the same key again. A row without one is refused.
-    ``lanes``: at most so many sessions a batch, each with all rows of its keys, for the price of a shuffle. By default
-    one for each partition; then of rows with the same key in several partitions of a batch any one may win. Of rows
-    with the same key in one partition the last wins.
+    ``parallelism``: at most this many sessions a batch, each with all rows of its keys, for the price of a shuffle. By
+    default one for each partition; then of rows with the same key in several partitions of a batch any one may win. Of
+    rows with the same key in one partition the last wins.
     """
     who = _who(table)
     if mode not in get_args(Mode):
@@ -75,8 +77,8 @@ def sink(
     mapping = _columns(columns, who)
     wait_ms = duration_ms(wait, name="wait", least=1)
     if mode == "upsert":
-        return UpsertSink(where, table, names, mapping, _lanes(lanes), wait_ms)
-    return PostgresSink(where, table, mapping, _lanes(lanes), wait_ms)
+        return UpsertSink(where, table, names, mapping, _parallelism(parallelism), wait_ms)
+    return PostgresSink(where, table, mapping, _parallelism(parallelism), wait_ms)
 
 
 def _key(mode: Mode, key: Sequence[str] | None, who: str) -> tuple[str, ...]:
@@ -108,5 +110,5 @@ def _columns(columns: Mapping[str, str] | None, who: str) -> Mapping[str, str] |
     return dict(columns)
 
 
-def _lanes(lanes: int | None) -> int | None:
-    return None if lanes is None else count(lanes, name="lanes", example=4, least=1)
+def _parallelism(parallelism: int | None) -> int | None:
+    return None if parallelism is None else count(parallelism, name="parallelism", example=4, least=1)

@@ -94,7 +94,7 @@ def server(dsn: str, given: Mapping[str, str | int | None], *, who: str) -> Serv
         try:
             make_conninfo("", **{name: value})
         except psycopg.ProgrammingError:
-            raise InvalidOption(f"{who}: {name!r} is no parameter of a PostgreSQL connection") from None
+            raise InvalidOption(f"{who}: {name!r} is not a parameter of a PostgreSQL connection") from None
     return Server(parameters)
 
 

@@ -52,17 +52,19 @@ def matched(
     return dataframe.select(*forms), columns
 
 
-def in_lanes(dataframe: DataFrame, lanes: int | None) -> DataFrame:
-    """At most so many partitions. Rows of one partition stay together, in their order."""
-    if lanes is None:
+def in_partitions(dataframe: DataFrame, parallelism: int | None) -> DataFrame:
+    """At most this many partitions. Rows of one partition stay together, in their order."""
+    if parallelism is None:
         return dataframe
     # Not coalesce: it would merge the tasks of a stateful operator, which go by the number of their partition.
-    return dataframe.repartitionById(lanes, spark_partition_id() % lanes)
+    return dataframe.repartitionById(parallelism, spark_partition_id() % parallelism)
 
 
-def in_lanes_by_key(dataframe: DataFrame, lanes: int | None, key: tuple[str, ...]) -> DataFrame:
-    """At most so many partitions, each with all rows of its keys."""
-    return dataframe if lanes is None else dataframe.repartition(lanes, *(col(quoted(name)) for name in key))
+def partitioned_by_key(dataframe: DataFrame, parallelism: int | None, key: tuple[str, ...]) -> DataFrame:
+    """At most this many partitions, each with all rows of its keys."""
+    return (
+        dataframe if parallelism is None else dataframe.repartition(parallelism, *(col(quoted(name)) for name in key))
+    )
 
 
 def quoted(name: str) -> str:

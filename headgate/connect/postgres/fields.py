@@ -134,11 +134,11 @@ def _uuid(array: pa.Array) -> Field:
     wrong = pc.not_equal(pc.binary_length(plain), _UUID_DIGITS)
     nulls = _nulls(array)
     if pc.any(wrong).as_py():
-        raise UserError(f"{array.filter(wrong)[0].as_py()!r} is no uuid")
+        raise UserError(f"{array.filter(wrong)[0].as_py()!r} is not a valid uuid")
     data = _filled(plain.fill_null("0" * _UUID_DIGITS))
     digits = _HEX[np.frombuffer(as_bytes(data), np.uint8)].reshape(-1, _UUID_DIGITS)
     if (wrong_rows := (digits > 15).any(axis=1)).any():
-        raise UserError(f"{array[int(np.argmax(wrong_rows))].as_py()!r} is no uuid")
+        raise UserError(f"{array[int(np.argmax(wrong_rows))].as_py()!r} is not a valid uuid")
     values = digits[:, 0::2] << 4 | digits[:, 1::2]
     return Fixed(values, np.dtype(("u1", (16,))), nulls)
 

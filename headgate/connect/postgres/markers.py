@@ -4,10 +4,10 @@ One rule: each prepared transaction inserts its own identifier into this table. 
 ones any more, the identifier is there if and only if its rows are.
 
 An identifier is removed when all transactions of its checkpoint are committed. In the same transaction the checkpoint's
-number is noted, one row for each sink and life, and it only grows: a commit that is repeated later finds that number,
-or a higher one. That is enough, because commits come in the order of checkpoints, and because a transaction that is
-still prepared is committed whatever the number says. So the table has one row for each sink, and those of commits that
-are under way.
+number is noted, one row for each sink and incarnation, and it only grows: a commit that is repeated later finds that
+number, or a higher one. That is enough, because commits come in the order of checkpoints, and because a transaction
+that is still prepared is committed whatever the number says. So the table has one row for each sink, and those of
+commits that are under way.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,7 +1,7 @@
 """The names that a sink's transactions and sessions have in PostgreSQL.
 
-One rule: a name says whose it is (job, sink, life) and which attempt of which task made it (generation, batch, run,
-partition, task attempt). So whatever is found on a server either parses in full, or is somebody else's.
+One rule: a name says whose it is (job, sink, incarnation) and which attempt of which task made it (generation, batch,
+run, partition, task attempt). So whatever is found on a server either parses in full, or is somebody else's.
 """
 
 import hashlib
@@ -11,11 +11,12 @@ from typing import Self
 from urllib.parse import quote
 
 from headgate.core.ids import Batch, Generation, Run, SinkId
-from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.api import SinkContext, WriteId
 
 PREFIX = "headgate"
 NAME_MAX = 36
-"""Bytes that the name of a job, a sink or a life may have here: three of them and five numbers stay below 200."""
+"""Bytes that the name of a job, a sink or an incarnation may have here: three of them and five numbers stay below
+200."""
 _HEAD = 19
 _DIGITS = 16
 _TAIL = re.compile(r":g(\d+):b(\d+):r(\d+):p(\d+):a(\d+)")
@@ -35,26 +36,26 @@ class Part:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose names they are: one sink of one job, in one life of its storage."""
+    """Whose names they are: one sink of one job, in one incarnation of its storage."""
 
     job: str
     sink: SinkId
-    life: str
+    incarnation: str
 
     @classmethod
     def of(cls, context: SinkContext) -> Self:
         """The one that a sink is opened for."""
-        return cls(context.job, context.sink, context.life)
+        return cls(context.job, context.sink, context.incarnation)
 
     @property
-    def any_life(self) -> str:
-        """What the names of every life of this sink begin with."""
+    def any_incarnation(self) -> str:
+        """What the names of every incarnation of this sink begin with."""
         return f"{PREFIX}:{escaped(self.job)}:{escaped(self.sink)}:"
 
     @property
     def name(self) -> str:
-        """What all names of this life begin with; a colon follows."""
-        return self.any_life + escaped(self.life)
+        """What all names of this incarnation begin with; a colon follows."""
+        return self.any_incarnation + escaped(self.incarnation)
 
     def gid(self, part: Part) -> str:
         """The identifier of a prepared transaction."""
@@ -67,25 +68,25 @@ class Owner:
         generation, batch, run, partition, task_attempt = (int(number) for number in found.groups())
         return Part(Generation(generation), Batch(batch), Run(run), partition, task_attempt)
 
-    def attempt(self, part: Part) -> Attempt:
+    def write_id(self, part: Part) -> WriteId:
         """The attempt at a batch that a part belongs to."""
-        return Attempt(self.job, self.sink, part.generation, part.batch, part.run)
+        return WriteId(self.job, self.sink, part.generation, part.batch, part.run)
 
     @property
     def session(self) -> str:
-        """What the names of all sessions of this life begin with. They have room for less, so it is a digest."""
+        """What the names of all sessions of this incarnation begin with. They have room for less, so it is a digest."""
         return f"{PREFIX}:{_digest(self.name)}"
 
-    def session_of(self, attempt: Attempt) -> str:
+    def session_of(self, write_id: WriteId) -> str:
         """The name (``application_name``) of the sessions that write for an attempt."""
-        return f"{self.session}:g{attempt.generation}:b{attempt.batch}:r{attempt.run}"
+        return f"{self.session}:g{write_id.generation}:b{write_id.batch}:r{write_id.run}"
 
-    def attempt_of(self, session: str) -> Attempt | None:
+    def write_id_of(self, session: str) -> WriteId | None:
         """The attempt that a session writes for. None if it is not this owner's, or does not write."""
         if not session.startswith(self.session) or (found := _SESSION.fullmatch(session, len(self.session))) is None:
             return None
         generation, batch, run = (int(number) for number in found.groups())
-        return Attempt(self.job, self.sink, Generation(generation), Batch(batch), Run(run))
+        return WriteId(self.job, self.sink, Generation(generation), Batch(batch), Run(run))
 
 
 def escaped(name: str) -> str:

@@ -58,7 +58,7 @@ def _magnitudes(array: pa.Array) -> tuple[list[NDArray[np.uint64]], NDArray[np.b
 
 
 def _multiply(limbs: list[NDArray[np.uint64]], factor: int, digits: int) -> None:
-    """Multiply in place; the product has so many decimal digits at most, and as many limbs as those need."""
+    """Multiply in place; the product has this many decimal digits at most, and as many limbs as those need."""
     needed = max(1, math.ceil(digits * math.log2(10) / _LIMB_BITS))
     carry = np.zeros_like(limbs[0])
     for place, limb in enumerate(limbs):

@@ -45,7 +45,7 @@ def check_writable(connection: Connection, *, who: str) -> None:
         )
 
 
-def check_server(connection: Connection, *, lanes: int | None, who: str) -> None:
+def check_server(connection: Connection, *, parallelism: int | None, who: str) -> None:
     """See that the server prepares transactions, as many as a batch needs."""
     check_writable(connection, who=who)
     row = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone()
@@ -55,10 +55,11 @@ def check_server(connection: Connection, *, lanes: int | None, who: str) -> None
             f"{who}: the server prepares no transactions: set max_prepared_transactions = 100 in postgresql.conf and "
             "restart PostgreSQL, or use mode='upsert'"
         )
-    if lanes is not None and allowed < lanes:
+    if parallelism is not None and allowed < parallelism:
         raise InvalidOption(
-            f"{who}: max_prepared_transactions = {allowed} is less than lanes={lanes}, which one batch needs: set it "
-            f"to {4 * lanes} or more in postgresql.conf and restart PostgreSQL, or write in fewer lanes"
+            f"{who}: max_prepared_transactions = {allowed} is less than parallelism={parallelism}, which one batch "
+            f"needs: set it to {4 * parallelism} or more in postgresql.conf and restart PostgreSQL, or lower "
+            "parallelism"
         )
 
 

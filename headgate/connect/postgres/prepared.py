@@ -12,7 +12,7 @@ from psycopg import errors, sql
 from headgate.connect.postgres.client import Connection
 from headgate.connect.postgres.names import PREFIX, Owner, Part
 from headgate.errors import ExternalError
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 10.0
@@ -42,13 +42,13 @@ def still_prepared(connection: Connection, gids: Collection[str]) -> set[str]:
     return {gid for (gid,) in connection.execute(f"{_PREPARED} AND gid = ANY(%s)", [list(gids)])}
 
 
-def other_lives(connection: Connection, owner: Owner) -> list[tuple[str, datetime]]:
-    """The prepared transactions that other lives of this sink left, the oldest first, with their times."""
+def other_incarnations(connection: Connection, owner: Owner) -> list[tuple[str, datetime]]:
+    """The prepared transactions that other incarnations of this sink left, the oldest first, with their times."""
     query = (
         "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database() "
         "AND starts_with(gid, %s) AND NOT starts_with(gid, %s) ORDER BY prepared"
     )
-    return connection.execute(query, [owner.any_life, f"{owner.name}:"]).fetchall()
+    return connection.execute(query, [owner.any_incarnation, f"{owner.name}:"]).fetchall()
 
 
 def free(connection: Connection) -> int:
@@ -74,7 +74,7 @@ def take_room(connection: Connection, wait_seconds: float) -> None:
         if time.monotonic() > deadline:
             raise NoRoom(
                 f"PostgreSQL had no room for another prepared transaction for {wait_seconds:g} s: raise "
-                "max_prepared_transactions, write in fewer lanes, or take checkpoints more often"
+                "max_prepared_transactions, write in fewer partitions, or take checkpoints more often"
             )
         time.sleep(_POLL_SECONDS)
 
@@ -91,14 +91,14 @@ def roll_back(connection: Connection, owner: Owner, covered: Callable[[Part], bo
             _finish(connection, "ROLLBACK PREPARED {}", gid, wait_seconds)
 
 
-def end_sessions(connection: Connection, owner: Owner, covered: Callable[[Attempt], bool]) -> None:
+def end_sessions(connection: Connection, owner: Owner, covered: Callable[[WriteId], bool]) -> None:
     """End the sessions that still write for an attempt that is covered, so that they prepare nothing any more."""
     named = _SESSIONS.format("", "starts_with(application_name, %s)")
     ended = _SESSIONS.format(", pg_terminate_backend(pid)", "application_name = ANY(%s)")
 
     def left() -> list[str]:
         names = {name for (name,) in connection.execute(named, [f"{owner.session}:"])}
-        return [name for name in names if (attempt := owner.attempt_of(name)) is not None and covered(attempt)]
+        return [name for name in names if (write_id := owner.write_id_of(name)) is not None and covered(write_id)]
 
     deadline = time.monotonic() + _END_SECONDS
     while names := left():

@@ -1,9 +1,9 @@
 """Rows into a table under keys: a row that is written again is written over itself.
 
 One rule: each partition is brought into a table of its session's own by COPY, and from there into the table in one
-statement, in the order of keys: so lanes that meet do not wait for each other in a ring, and if they do, it is tried
-again. The same statement sees that the attempt still leads (``leaders``), and is a transaction of its own: a process
-that is frozen holds no lock.
+statement, in the order of keys: so partitions that meet do not wait for each other in a ring, and if they do, it is
+tried again. The same statement sees that the attempt still leads (``leaders``), and is a transaction of its own: a
+process that is frozen holds no lock.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.postgres import leaders
 from headgate.connect.postgres.client import Connection, Server, Sessions, translated
-from headgate.connect.postgres.columns import in_lanes_by_key, matched
+from headgate.connect.postgres.columns import matched, partitioned_by_key
 from headgate.connect.postgres.copying import copy_rows, first_rows
 from headgate.connect.postgres.names import Owner
 from headgate.connect.postgres.opening import check_columns, check_writable, opened
@@ -24,7 +24,7 @@ from headgate.connect.postgres.table import Column, Table, read_table
 from headgate.core.fencing import Order
 from headgate.core.ids import NO_BATCH, NO_RUN
 from headgate.errors import FencedOff, InvalidOption, UserError
-from headgate.sink.api import Abandoned, Attempt, SinkContext, Strangers
+from headgate.sink.api import AbortScope, SinkContext, StaleGenerations, WriteId
 from headgate.sink.idempotent import IdempotentSink
 from headgate.sink.partitions import Place, Write, write_partitions
 
@@ -46,7 +46,7 @@ class UpsertSink(IdempotentSink):
         table: str,
         key: tuple[str, ...],
         columns: Mapping[str, str] | None,
-        lanes: int | None,
+        parallelism: int | None,
         wait_ms: int,
     ) -> None:
         """All checked by ``upsert``."""
@@ -54,12 +54,12 @@ class UpsertSink(IdempotentSink):
         self._name = table
         self._key = key
         self._columns = columns
-        self._lanes = lanes
+        self._parallelism = parallelism
         self._wait_ms = wait_ms
         self._owner: Owner | None = None
         self._table: Table | None = None
         self._sessions: Sessions | None = None
-        self._begun: Attempt | None = None
+        self._begun: WriteId | None = None
 
     @property
     def fenced(self) -> bool:
@@ -94,18 +94,21 @@ class UpsertSink(IdempotentSink):
         self._table = table
         self._sessions = Sessions(self._server, f"{owner.session}:driver")
 
-    def begin_transaction(self, attempt: Attempt) -> None:
+    def begin_transaction(self, write_id: WriteId) -> None:
         """Let nothing older be written from here on."""
-        self._raise_to(attempt.order, f"sink {attempt.sink}: cannot begin batch {attempt.batch}")
-        self._begun = attempt
+        self._raise_to(write_id.order, f"sink {write_id.sink}: cannot begin batch {write_id.batch}")
+        self._begun = write_id
 
-    def abort(self, abandoned: Abandoned) -> None:
-        """Let nothing of earlier generations be written from here on. Dead runs end where the next batch begins."""
-        if isinstance(abandoned, Strangers):
+    def abort(self, scope: AbortScope) -> None:
+        """Let nothing of earlier generations be written from here on.
+
+        Failed attempts end where the next batch begins.
+        """
+        if isinstance(scope, StaleGenerations):
             assert self._owner is not None, "open comes first"
-            what = f"sink {self._owner.sink}: cannot fence off the generations before {abandoned.below}"
+            what = f"sink {self._owner.sink}: cannot fence off the generations before {scope.below}"
             try:
-                self._raise_to((abandoned.below, NO_BATCH, NO_RUN), what)
+                self._raise_to((scope.below, NO_BATCH, NO_RUN), what)
             except FencedOff:
                 return  # A batch of this generation, or of a later one, has begun: then they are fenced off.
 
@@ -123,27 +126,27 @@ class UpsertSink(IdempotentSink):
             connection.execute(_DURABLE)
             leaders.raise_to(connection, self._table.schema, self._owner, order)
 
-    def writer(self, attempt: Attempt) -> Write:
+    def writer(self, write_id: WriteId) -> Write:
         """What upserts a partition whose columns are those of the table."""
         assert self._table is not None, "open comes first"
-        return self._upserting(attempt, self._table.columns)
+        return self._upserting(write_id, self._table.columns)
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Have executors write the rows."""
-        if self._begun != attempt:
-            self.begin_transaction(attempt)
+        if self._begun != write_id:
+            self.begin_transaction(write_id)
         self._begun = None
         assert self._table is not None, "open comes first"
-        who = f"sink {attempt.sink}"
+        who = f"sink {write_id.sink}"
         rows, columns = matched(dataframe, self._table, self._columns, who=who)
         if missing := [name for name in self._key if name not in rows.columns]:
             raise InvalidOption(f"{who}: the rows have no {', '.join(missing)}, which is their key: add it")
-        write_partitions(in_lanes_by_key(rows, self._lanes, self._key), self._upserting(attempt, columns))
+        write_partitions(partitioned_by_key(rows, self._parallelism, self._key), self._upserting(write_id, columns))
 
-    def _upserting(self, attempt: Attempt, columns: tuple[Column, ...]) -> Write:
+    def _upserting(self, write_id: WriteId, columns: tuple[Column, ...]) -> Write:
         assert self._table is not None, "open comes first"
         assert self._owner is not None, "open comes first"
-        return Upserting(self._server, self._table, self._key, columns, self._owner, attempt, self._wait_ms)
+        return Upserting(self._server, self._table, self._key, columns, self._owner, write_id, self._wait_ms)
 
     def __getstate__(self) -> dict[str, object]:
         """Another process opens it anew."""
@@ -159,7 +162,7 @@ class Upserting:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     owner: Owner
-    attempt: Attempt
+    write_id: WriteId
     wait_ms: int
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
@@ -168,12 +171,12 @@ class Upserting:
         filled = first_rows(batches)
         if filled is None:
             return "0"
-        attempt = self.attempt
-        what = f"sink {attempt.sink}: cannot write batch {attempt.batch} to table {self.table.describe()}"
+        write_id = self.write_id
+        what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {self.table.describe()}"
         limits = {"lock_timeout": self.wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
         with (
             translated(what),
-            closing(self.server.connect(self.owner.session_of(attempt), **limits)) as connection,
+            closing(self.server.connect(self.owner.session_of(write_id), **limits)) as connection,
         ):
             names = sql.SQL(", ").join(sql.Identifier(column.name) for column in self.columns)
             connection.execute(
@@ -192,7 +195,7 @@ class Upserting:
             for index, name in keys:
                 if batch.column(index).null_count:
                     raise UserError(
-                        f"sink {self.attempt.sink}: a row has no {name}, which is its key: leave out such rows, or "
+                        f"sink {self.write_id.sink}: a row has no {name}, which is its key: leave out such rows, or "
                         "give them one"
                     )
             yield batch
@@ -210,7 +213,7 @@ class Upserting:
             "WHERE EXISTS (SELECT FROM headgate_leader) "
             "ORDER BY {key}, ctid DESC ON CONFLICT ({key}) DO {action}) SELECT count(*) FROM headgate_leader"
         ).format(
-            leading=leaders.still_leading(self.table.schema, self.owner, self.attempt.order),
+            leading=leaders.still_leading(self.table.schema, self.owner, self.write_id.order),
             table=self.table.identifier,
             names=names,
             key=sql.SQL(", ").join(sql.Identifier(name) for name in self.key),
@@ -226,5 +229,5 @@ class Upserting:
                     raise
             else:
                 if leading != (1,):
-                    raise leaders.refused(connection, self.table.schema, self.owner, self.attempt.order)
+                    raise leaders.refused(connection, self.table.schema, self.owner, self.write_id.order)
                 return

@@ -18,7 +18,7 @@ from headgate.connect.postgres.markers import mark
 from headgate.connect.postgres.names import Owner, Part
 from headgate.connect.postgres.prepared import roll_back, take_room
 from headgate.connect.postgres.table import Column, Table
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 from headgate.sink.partitions import Place
 
 NO_ROWS = ""
@@ -33,7 +33,7 @@ class Preparing:
     table: Table
     columns: tuple[Column, ...]
     owner: Owner
-    attempt: Attempt
+    write_id: WriteId
     wait_ms: int
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
@@ -41,14 +41,14 @@ class Preparing:
         filled = first_rows(batches)
         if filled is None:
             return NO_ROWS
-        attempt = self.attempt
-        part = Part(attempt.generation, attempt.batch, attempt.run, place.partition, place.task_attempt)
-        what = f"sink {attempt.sink}: cannot write batch {attempt.batch} to table {self.table.describe()}"
+        write_id = self.write_id
+        part = Part(write_id.generation, write_id.batch, write_id.run, place.partition, place.task_attempt)
+        what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {self.table.describe()}"
         # Rows of Spark may be long in coming, and no limit that a user has elsewhere is meant for that.
         limits = {"lock_timeout": self.wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
         with (
             translated(what),
-            closing(self.server.connect(self.owner.session_of(attempt), **limits)) as connection,
+            closing(self.server.connect(self.owner.session_of(write_id), **limits)) as connection,
         ):
             rows = self._prepare(connection, part, filled)
         return json.dumps({"gid": self.owner.gid(part), "rows": rows})
@@ -72,5 +72,5 @@ def written(owner: Owner, answers: list[str]) -> tuple[Part, ...]:
 
 
 def _same_partition(one: Part, other: Part) -> bool:
-    same_attempt = (one.generation, one.batch, one.run) == (other.generation, other.batch, other.run)
-    return same_attempt and one.partition == other.partition
+    same_write = (one.generation, one.batch, one.run) == (other.generation, other.batch, other.run)
+    return same_write and one.partition == other.partition

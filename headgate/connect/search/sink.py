@@ -14,7 +14,7 @@ from headgate.connect.search.bulk import BulkWriter, Versions
 from headgate.connect.text import JSON_OPTIONS, as_text, column, fits, key_text, names_of, require
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
-from headgate.sink.api import Attempt, SinkContext
+from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.idempotent import IdempotentSink
 from headgate.sink.partitions import Write
 from headgate.values import Duration, count, duration_ms
@@ -53,7 +53,9 @@ def sink(
     away or busy, before the batch fails.
     """
     if not fits(_INDEX, index):
-        raise InvalidOption(f"index={index!r} is no name of an index: it is in lower case, without spaces or wildcards")
+        raise InvalidOption(
+            f"index={index!r} is not a valid name of an index: it is in lower case, without spaces or wildcards"
+        )
     for option, value in (("routing", routing), ("version", version)):
         if value is not None:
             names_of((value,), option=option)
@@ -126,7 +128,7 @@ class SearchSink(IdempotentSink):
                 "see that this is Elasticsearch or OpenSearch"
             )
 
-    def writer(self, attempt: Attempt) -> Write:
+    def writer(self, write_id: WriteId) -> Write:
         """Send the lines that ``_prepare`` makes."""
         return BulkWriter(
             who=self._who,
@@ -134,13 +136,13 @@ class SearchSink(IdempotentSink):
             index=self._index,
             ids=self._ids,
             versions=Versions.OURS if self._fenced else Versions.NONE if self._version is None else Versions.THEIRS,
-            batch=attempt.batch,
+            batch=write_id.batch,
             rows=self._bulk_rows,
             size=self._bulk_bytes,
             seconds=self._seconds,
         )
 
-    def _prepare(self, attempt: Attempt, dataframe: DataFrame) -> DataFrame:
+    def _prepare(self, write_id: WriteId, dataframe: DataFrame) -> DataFrame:
         """Each row as the two lines of the bulk request; null if it has no id."""
         extra = [name for name in (self._routing, self._version) if name is not None]
         require(dataframe, [*self._ids, *extra], who=self._who)
@@ -149,7 +151,7 @@ class SearchSink(IdempotentSink):
             action.append(as_text(dataframe, self._routing).alias("routing"))
         version: Column | None = None
         if self._fenced:
-            version = F.lit(self._context.version(attempt))
+            version = F.lit(self._context.version(write_id))
         elif self._version is not None:
             version = column(self._version).cast("long")
         if version is not None:

@@ -34,7 +34,7 @@ class TableFile:
     partition: tuple[str, ...] = ()
     """The directories of partitions that it was staged in."""
     checksum: int | None = None
-    """As sealed, if it is known."""
+    """As pre-committed, if it is known."""
 
 
 def place(files: Sequence[TableFile], target: Path, *, temporary: Path, mode: int = OWNER_ONLY) -> None:
@@ -85,11 +85,11 @@ def local_directory(path: str, *, who: str) -> Path:
 
 
 def _check(file: TableFile, final: Path) -> None:
-    """What was put there before must be what was sealed. A second name of the staged file is no other file."""
+    """What was put there before must be what was pre-committed. A second name of the staged file is no other file."""
     if file.staged.exists() and final.samefile(file.staged):
         return
     if wrong := damage(final, file.size, file.checksum):
-        raise BadStorage(f"{wrong}, as it was sealed: remove it, it is not committed")
+        raise BadStorage(f"{wrong}, as it was pre-committed: remove it, it is not committed")
 
 
 def _copy(order: tuple[str, str, str]) -> str:

@@ -22,17 +22,17 @@ from headgate.connect.tables.placing import TableFile, place, temporary_in
 from headgate.connect.tables.schema import Columns, columns_of
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
-from headgate.sink.api import Abandoned, Attempt, Guarantee, Strangers
-from headgate.sink.handle import SealedTransaction
+from headgate.sink.api import AbortScope, Guarantee, StaleGenerations, WriteId
+from headgate.sink.committable import StagedCommittable
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
 from headgate.sink.staging import discard
 
 SCHEMA = "_schema.json"
-"""The columns of a part, next to its files. A name with ``_`` in front is no data file."""
+"""The columns of a part, next to its files. A name with ``_`` in front is not a data file."""
 SMALL = 65_536
 """Bytes up to which a file is looked into, to see whether it has any rows."""
 TRIES = 60
-"""So often a commit is tried, each time on the newest version of the table, while others commit to it too."""
+"""How often a commit is tried, each time on the newest version of the table, while others commit to it too."""
 PAUSE_SECONDS = 0.2
 
 TABLE_OPTIONS = {
@@ -102,10 +102,10 @@ class TableSink(StagedSink):
     def _named(self, path: str, prefix: str) -> tuple[str, tuple[str, ...]]:
         """The final name of a staged file, from the table's data directory on, and the partitions it lies in."""
 
-    def publish(self, sealed: SealedTransaction) -> None:
+    def publish(self, pre_committed: StagedCommittable) -> None:
         """Put the files in place, and commit them with the mark."""
-        mark = self._mark(sealed)
-        files = self._files(sealed, mark.owner)
+        mark = self._mark(pre_committed)
+        files = self._files(pre_committed, mark.owner)
         if not files:
             return
         verified = False
@@ -115,9 +115,9 @@ class TableSink(StagedSink):
                 return
             try:
                 if not verified:
-                    self._verify(sealed)
+                    self._verify(pre_committed)
                 verified = True
-                columns = self._columns(sealed)
+                columns = self._columns(pre_committed)
                 if table is None:
                     self._create(columns)
                     continue
@@ -125,7 +125,7 @@ class TableSink(StagedSink):
                 temporary = temporary_in(table.data, mark.owner)
                 place(files, table.data, temporary=temporary, mode=self._directory_mode)
             except FileNotFoundError as error:
-                self._refuse_unless_committed(sealed, mark, str(error.filename))
+                self._refuse_unless_committed(pre_committed, mark, str(error.filename))
                 return
             try:
                 table.append(files, mark)
@@ -134,22 +134,22 @@ class TableSink(StagedSink):
             else:
                 return
         raise ExternalError(
-            f"sink {sealed.sink}: others committed to {self.describe()} each of {TRIES} times that we tried: "
+            f"sink {pre_committed.sink}: others committed to {self.describe()} each of {TRIES} times that we tried: "
             "it is tried again"
         )
 
-    def abort(self, abandoned: Abandoned) -> None:
+    def abort(self, scope: AbortScope) -> None:
         """Remove the parts that are covered, and copies that somebody did not live to finish.
 
         For those the table must be opened: once a generation will do.
         """
-        super().abort(abandoned)
-        if not isinstance(abandoned, Strangers) or abandoned.below == self._tidied:
+        super().abort(scope)
+        if not isinstance(scope, StaleGenerations) or scope.below == self._tidied:
             return
         if (table := self._table()) is not None:
             with external(f"sink {self._staging.sink}: cannot throw away what is abandoned"):
                 discard(temporary_in(table.data, self._owner(self._staging.job, self._staging.sink)))
-        self._tidied = abandoned.below
+        self._tidied = scope.below
 
     def _prepare(self, dataframe: DataFrame) -> DataFrame:
         """Refuse what the table cannot take before it is staged: after the checkpoint it would be too late."""
@@ -181,55 +181,59 @@ class TableSink(StagedSink):
             return size == 0
         return bool(parquet.read_metadata(file).num_rows == 0)
 
-    def _columns(self, sealed: SealedTransaction) -> Columns:
+    def _columns(self, pre_committed: StagedCommittable) -> Columns:
         """The columns of all parts together. Those of a part without files do not matter."""
         found: dict[str, dict[str, Any]] = {}
-        for attempt, part in sealed.attempts():
+        for write_id, part in pre_committed.write_ids():
             if not part.files:
                 continue
-            note = self._staging.part(attempt) / SCHEMA
+            note = self._staging.part(write_id) / SCHEMA
             try:
                 columns = columns_of(note.read_text())
             except (ValueError, KeyError, TypeError) as error:
-                raise BadStorage(f"sink {sealed.sink}: {note} is damaged: restore it from a copy") from error
+                raise BadStorage(f"sink {pre_committed.sink}: {note} is damaged: restore it from a copy") from error
             for column in columns:
                 known = found.setdefault(column["name"], dict(column))
                 known["nullable"] |= column["nullable"]
                 if known["type"] != column["type"]:
                     raise BadStorage(
-                        f"sink {sealed.sink}: checkpoint {sealed.checkpoint} has batches with other types of column "
-                        f"{column['name']}: restart the job from the checkpoint before"
+                        f"sink {pre_committed.sink}: checkpoint {pre_committed.checkpoint} has batches with other "
+                        f"types of column {column['name']}: restart the job from the checkpoint before"
                     )
         return tuple(found.values())
 
-    def _refuse_unless_committed(self, sealed: SealedTransaction, mark: Mark, path: str) -> None:
+    def _refuse_unless_committed(self, pre_committed: StagedCommittable, mark: Mark, path: str) -> None:
         """What is gone may have been committed by another process since we looked, and then thrown away."""
         table = self._table()
         if table is None or table.mark(mark.owner) < mark.number:
             raise BadStorage(
-                f"sink {sealed.sink}: {path} is gone, which checkpoint {sealed.checkpoint} sealed and nobody has "
-                "committed: put it back from a copy"
+                f"sink {pre_committed.sink}: {path} is gone, which checkpoint {pre_committed.checkpoint} "
+                "pre-committed and nobody has committed: put it back from a copy"
             )
 
-    def _mark(self, sealed: SealedTransaction) -> Mark:
+    def _mark(self, pre_committed: StagedCommittable) -> Mark:
         notes = {
-            "job": sealed.job,
-            "sink": sealed.sink,
-            "generation": str(sealed.generation),
-            "checkpoint": str(sealed.checkpoint),
+            "job": pre_committed.job,
+            "sink": pre_committed.sink,
+            "generation": str(pre_committed.generation),
+            "checkpoint": str(pre_committed.checkpoint),
         }
-        return Mark(self._owner(sealed.job, sealed.sink), sealed.generation << 40 | sealed.checkpoint, notes)
+        return Mark(
+            self._owner(pre_committed.job, pre_committed.sink),
+            pre_committed.generation << 40 | pre_committed.checkpoint,
+            notes,
+        )
 
     def _owner(self, job: str, sink: str) -> str:
-        """One for each sink of each life of a job."""
-        return hashlib.sha256(json.dumps([job, sink, self._life]).encode()).hexdigest()[:32]
+        """One for each sink of each incarnation of a job."""
+        return hashlib.sha256(json.dumps([job, sink, self._incarnation]).encode()).hexdigest()[:32]
 
-    def _files(self, sealed: SealedTransaction, owner: str) -> list[TableFile]:
+    def _files(self, pre_committed: StagedCommittable, owner: str) -> list[TableFile]:
         found = []
-        for attempt, part in sealed.attempts():
+        for write_id, part in pre_committed.write_ids():
             for file in part.files:
-                name, partition = self._named(file.path, _prefix(owner, attempt))
-                staged = self._staging.part(attempt) / file.path
+                name, partition = self._named(file.path, _prefix(owner, write_id))
+                staged = self._staging.part(write_id) / file.path
                 found.append(TableFile(staged, name, file.size, partition, file.checksum))
         return found
 
@@ -242,5 +246,5 @@ def rows_in(path: Path) -> int:
         raise BadStorage(f"{path} is damaged ({error}): restore it from a copy") from error
 
 
-def _prefix(owner: str, attempt: Attempt) -> str:
-    return f"part-{owner[:16]}-g{attempt.generation}-b{attempt.batch}-r{attempt.run}-"
+def _prefix(owner: str, write_id: WriteId) -> str:
+    return f"part-{owner[:16]}-g{write_id.generation}-b{write_id.batch}-r{write_id.run}-"

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.connect import delta
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, InvalidOption, UserError
-from headgate.sink.api import Strangers, TwoPhaseSink
+from headgate.sink.api import StaleGenerations, TwoPhaseSink
 from headgate.sink.staged import StagedSink
-from headgate.testing import attempt, compare, rows_of, seal
+from headgate.testing import compare, pre_commit, rows_of, write_id
 from tests.connect.delta.test_contract import rows_in
-from tests.connect.tables import commit_at_once, opened, sealed_batch, sealed_by_hand, staged_files
+from tests.connect.tables import commit_at_once, opened, pre_committed_batch, pre_committed_by_hand, staged_files
 
 TYPES = """
     id, cast(id as tinyint) tiny, cast(id as float) single, cast(id as decimal(20, 3)) money,
@@ -42,12 +42,12 @@ def make(place: Path, **options: Any) -> TwoPhaseSink:
 
 
 def write_frame(sink: TwoPhaseSink, frame: DataFrame, batch: int = 0) -> str:
-    sink.begin_transaction(attempt(batch))
-    sink.invoke(attempt(batch), frame)
-    return seal(sink, batch + 1, attempt(batch))
+    sink.begin_transaction(write_id(batch))
+    sink.invoke(write_id(batch), frame)
+    return pre_commit(sink, batch + 1, write_id(batch))
 
 
-def sealed_frame(place: Path, frame: DataFrame, **options: Any) -> None:
+def pre_committed_frame(place: Path, frame: DataFrame, **options: Any) -> None:
     sink = make(place, **options)
     sink.commit(write_frame(sink, frame))
 
@@ -60,7 +60,7 @@ def read(place: Path) -> list[dict[str, Any]]:
 def test_the_log_is_read_whole_once_and_then_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = make(tmp_path)
     assert isinstance(sink, StagedSink)
-    sink.commit(sealed_by_hand(sink, 0))
+    sink.commit(pre_committed_by_hand(sink, 0))
     read_whole: list[str] = []
     really = deltalake.DeltaTable
 
@@ -71,7 +71,7 @@ def test_the_log_is_read_whole_once_and_then_only_what_is_new(tmp_path: Path, mo
 
     monkeypatch.setattr(deltalake, "DeltaTable", Counted)
     for batch in range(1, 15):  # across a checkpoint of the log
-        sink.commit(sealed_by_hand(sink, batch))
+        sink.commit(pre_committed_by_hand(sink, batch))
         write_deltalake(str(table_of(tmp_path)), pa.table({"number": [-1], "writer": ["somebody"]}), mode="append")
     assert len(read_whole) <= 1
     found = [row["number"] for row in read(tmp_path)]
@@ -82,30 +82,30 @@ def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     sink = make(tmp_path)
     assert isinstance(sink, StagedSink)
     for batch in range(3):
-        sink.commit(sealed_by_hand(sink, batch))
+        sink.commit(pre_committed_by_hand(sink, batch))
     shutil.rmtree(table_of(tmp_path))
-    sink.commit(sealed_by_hand(sink, 3))
+    sink.commit(pre_committed_by_hand(sink, 3))
     assert [row["number"] for row in read(tmp_path)] == [3]
     assert DeltaTable(str(table_of(tmp_path))).version() == 1
 
 
 def test_two_processes_that_commit_the_same_at_once_add_it_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
-    handle = sealed_batch(sink, spark, 1)
-    commit_at_once(delta.sink(table_of(tmp_path)), tmp_path, handle)
-    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0), attempt(1)))
+    sink.commit(pre_committed_batch(sink, spark, 0))
+    committable = pre_committed_batch(sink, spark, 1)
+    commit_at_once(delta.sink(table_of(tmp_path)), tmp_path, committable)
+    compare(rows_in(table_of(tmp_path)), rows_of(write_id(0), write_id(1)))
 
 
 def test_two_processes_that_make_the_table_at_once_make_one(spark: SparkSession, tmp_path: Path) -> None:
-    handle = sealed_batch(make(tmp_path), spark, 0)
-    commit_at_once(delta.sink(table_of(tmp_path)), tmp_path, handle)
-    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0)))
+    committable = pre_committed_batch(make(tmp_path), spark, 0)
+    commit_at_once(delta.sink(table_of(tmp_path)), tmp_path, committable)
+    compare(rows_in(table_of(tmp_path)), rows_of(write_id(0)))
 
 
 def test_others_may_write_compact_and_vacuum_in_between(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    first, second = sealed_batch(sink, spark, 0), sealed_batch(sink, spark, 1)
+    first, second = pre_committed_batch(sink, spark, 0), pre_committed_batch(sink, spark, 1)
     sink.commit(first)
     write_deltalake(str(table_of(tmp_path)), pa.table({"number": [-1], "writer": ["somebody"]}), mode="append")
     sink.commit(second)
@@ -114,14 +114,14 @@ def test_others_may_write_compact_and_vacuum_in_between(spark: SparkSession, tmp
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     sink.commit(first)
     sink.commit(second)
-    compare(rows_in(table_of(tmp_path)), [*rows_of(attempt(0), attempt(1)), (-1, "somebody")])
+    compare(rows_in(table_of(tmp_path)), [*rows_of(write_id(0), write_id(1)), (-1, "somebody")])
 
 
-def test_a_new_life_of_the_job_writes_beside_the_old_one(spark: SparkSession, tmp_path: Path) -> None:
-    for life in ("one", "two"):
-        sink = opened(delta.sink(table_of(tmp_path)), tmp_path / life)
-        sink.commit(sealed_batch(sink, spark, 0))
-    compare(rows_in(table_of(tmp_path)), [*rows_of(attempt(0)), *rows_of(attempt(0))])
+def test_a_new_incarnation_of_the_job_writes_beside_the_old_one(spark: SparkSession, tmp_path: Path) -> None:
+    for incarnation in ("one", "two"):
+        sink = opened(delta.sink(table_of(tmp_path)), tmp_path / incarnation)
+        sink.commit(pre_committed_batch(sink, spark, 0))
+    compare(rows_in(table_of(tmp_path)), [*rows_of(write_id(0)), *rows_of(write_id(0))])
 
 
 def test_every_kind_of_column_is_read_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_partition_values_are_read_back_whatever_is_in_them(spark: SparkSession,
     values = ["a/b", "50% = x?", "é ü", "..", "x" * 60, None]
     frame = spark.createDataFrame(list(enumerate(values)), "id int, name string")
     frame = frame.selectExpr("id", "name", "date_add(date '2026-01-31', id) as day")
-    sealed_frame(tmp_path, frame, partition_by=("name", "day"))
+    pre_committed_frame(tmp_path, frame, partition_by=("name", "day"))
     assert {row["id"]: row["name"] for row in read(tmp_path)} == dict(enumerate(values))
     assert {row["day"] for row in read(tmp_path)} == {
         dt.date(2026, 1, 31) + dt.timedelta(days=days) for days in range(len(values))
@@ -161,21 +161,21 @@ def test_where_no_second_name_can_be_given_executors_copy(
 
     monkeypatch.setattr(os, "link", refuse)
     sink = make(tmp_path)
-    first = sealed_batch(sink, spark, 0)
+    first = pre_committed_batch(sink, spark, 0)
     sink.commit(first)
     sink.commit(first)
-    sink.commit(sealed_batch(sink, spark, 1))
-    sink.abort(Strangers(Generation(2)))
-    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0), attempt(1)))
+    sink.commit(pre_committed_batch(sink, spark, 1))
+    sink.abort(StaleGenerations(Generation(2)))
+    compare(rows_in(table_of(tmp_path)), rows_of(write_id(0), write_id(1)))
     assert not list((table_of(tmp_path) / "_headgate").rglob("copy-*"))
 
 
 def test_the_history_says_who_committed(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
+    sink.commit(pre_committed_batch(sink, spark, 0))
     newest = DeltaTable(str(table_of(tmp_path))).history(1)[0]
     assert (newest["headgate.job"], newest["headgate.sink"], newest["headgate.checkpoint"]) == ("contract", "sink", "1")
-    assert "headgate.life" not in newest
+    assert "headgate.incarnation" not in newest
 
 
 # -- what cannot work ----------------------------------------------------------------------------------------------
@@ -197,40 +197,42 @@ def test_rows_that_the_table_cannot_take_are_refused_before_they_are_staged(
     assert sorted((row["id"], row["must"], row["may"]) for row in read(tmp_path)) == [(n, "x", None) for n in range(3)]
 
 
-def test_a_table_that_was_made_with_other_columns_since_the_seal_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_was_made_with_other_columns_since_the_pre_commit_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     sink = make(tmp_path)
-    handle = sealed_batch(sink, spark, 0)
+    committable = pre_committed_batch(sink, spark, 0)
     DeltaTable.create(str(table_of(tmp_path)), pa.schema([pa.field("number", pa.string())]))
     with pytest.raises(UserError, match="it has no column writer"):
-        sink.commit(handle)
+        sink.commit(committable)
     assert staged_files(tmp_path)
 
 
 def test_a_file_that_is_lost_before_the_commit_is_never_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
-    handle = sealed_batch(sink, spark, 1)
+    sink.commit(pre_committed_batch(sink, spark, 0))
+    committable = pre_committed_batch(sink, spark, 1)
     victim = staged_files(tmp_path)[0]
     copy = victim.read_bytes()
     victim.unlink()
-    with pytest.raises(BadStorage, match="is gone, which checkpoint 2 sealed"):
-        sink.commit(handle)
-    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0)))
+    with pytest.raises(BadStorage, match="is gone, which checkpoint 2 pre-committed"):
+        sink.commit(committable)
+    compare(rows_in(table_of(tmp_path)), rows_of(write_id(0)))
     victim.write_bytes(copy[:-1])
-    with pytest.raises(BadStorage, match=r"bytes and should have \d+, as checkpoint 2 sealed it"):
-        sink.commit(handle)
+    with pytest.raises(BadStorage, match=r"bytes and should have \d+, as checkpoint 2 pre-committed it"):
+        sink.commit(committable)
     victim.write_bytes(copy[:90] + bytes([copy[90] ^ 1]) + copy[91:])
-    with pytest.raises(BadStorage, match="is damaged: its checksum does not match, as checkpoint 2 sealed it"):
-        sink.commit(handle)
-    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0)))
+    with pytest.raises(BadStorage, match="is damaged: its checksum does not match, as checkpoint 2 pre-committed it"):
+        sink.commit(committable)
+    compare(rows_in(table_of(tmp_path)), rows_of(write_id(0)))
     victim.write_bytes(copy)
-    sink.commit(handle)
-    compare(rows_in(table_of(tmp_path)), rows_of(attempt(0), attempt(1)))
+    sink.commit(committable)
+    compare(rows_in(table_of(tmp_path)), rows_of(write_id(0), write_id(1)))
 
 
 def test_a_log_that_is_damaged_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
+    sink.commit(pre_committed_batch(sink, spark, 0))
     (table_of(tmp_path) / "_delta_log" / f"{0:020}.json").write_text("{]")
     with pytest.raises(BadStorage, match=r"the log of the Delta table in .* cannot be read"):
         make(tmp_path)
@@ -239,7 +241,7 @@ def test_a_log_that_is_damaged_is_refused_before_anything_runs(spark: SparkSessi
 def test_a_directory_with_other_things_in_it_is_no_table(tmp_path: Path) -> None:
     table_of(tmp_path).mkdir()
     (table_of(tmp_path) / "photos").mkdir()
-    with pytest.raises(InvalidOption, match="is no Delta table and not empty, it has photos"):
+    with pytest.raises(InvalidOption, match="is not a Delta table and not empty, it has photos"):
         make(tmp_path)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 from headgate.connect import hbase as connector
 from headgate.errors import InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.testing import CONTEXT, IdempotentContract, Row, attempt, context_in
+from headgate.testing import CONTEXT, IdempotentContract, Row, context_in, write_id
 from services.hbase import HBase
 
 GOOD: dict[str, Any] = {"url": "https://host:8080", "table": "ns:orders", "row_key": "number", "family": "f"}
@@ -50,7 +50,7 @@ def test_a_row_is_cells_under_the_key_of_its_columns(spark: SparkSession, hbase:
         F.expr("repeat('x', 200)").cast("binary").alias("bytes"),
         F.lit(None).cast("string").alias("nothing"),
     )
-    sink.invoke(attempt(0), rows)
+    sink.invoke(write_id(0), rows)
     assert hbase.rows("types") == {
         f'{number}:a%3Ab%25\n"ü'.encode(): {
             "f:text": 'a:b%\n"ü'.encode(),
@@ -67,7 +67,7 @@ def test_with_a_timestamp_a_row_that_is_put_again_is_the_same_cells(spark: Spark
     sink = connector.sink(hbase.url, table="stamped", row_key="id", family="f", timestamp="at")
     sink.open(CONTEXT)
     for batch, (at, text) in enumerate([(7, "new"), (7, "new"), (5, "old")]):
-        sink.invoke(attempt(batch), spark.range(1).select("id", F.lit(at).alias("at"), F.lit(text).alias("text")))
+        sink.invoke(write_id(batch), spark.range(1).select("id", F.lit(at).alias("at"), F.lit(text).alias("text")))
     assert list(hbase.cells("stamped")) == [(b"0", "f:text", 7, b"new"), (b"0", "f:text", 5, b"old")]
 
 
@@ -78,9 +78,9 @@ def test_cells_that_the_server_has_dated_are_covered_and_late_ones_are_hidden(
     plain = connector.sink(hbase.url, table="dated", row_key="id", family="f", fenced=False)
     sink = connector.sink(hbase.url, table="dated", row_key="id", family="f")
     for each, when, text in (
-        (plain, attempt(7), "before"),
-        (sink, attempt(3, generation=2), "new"),
-        (sink, attempt(8), "late"),
+        (plain, write_id(7), "before"),
+        (sink, write_id(3, generation=2), "new"),
+        (sink, write_id(8), "late"),
     ):
         each.open(context_in(tmp_path))
         each.invoke(when, spark.range(1).select("id", F.lit(text).alias("text")))
@@ -103,11 +103,11 @@ def test_a_null_keeps_what_is_there_or_empties_it(spark: SparkSession, hbase: HB
     part = full.withColumn("b", F.lit(None).cast("string"))
     keep = connector.sink(hbase.url, table="nulls", row_key="id", family="f")
     keep.open(CONTEXT)
-    keep.invoke(attempt(0), full)
-    keep.invoke(attempt(1), part.withColumn("a", F.when(F.col("id") == 0, "new")))
+    keep.invoke(write_id(0), full)
+    keep.invoke(write_id(1), part.withColumn("a", F.when(F.col("id") == 0, "new")))
     assert hbase.rows("nulls") == {b"0": {"f:a": b"new", "f:b": b"b"}, b"1": {"f:a": b"a", "f:b": b"b"}}
     empty = connector.sink(hbase.url, table="nulls", row_key="id", family="f", nulls="empty")
-    empty.invoke(attempt(2), part)
+    empty.invoke(write_id(2), part)
     assert hbase.rows("nulls") == {key: {"f:a": b"a", "f:b": b""} for key in (b"0", b"1")}
 
 
@@ -117,7 +117,7 @@ def test_a_binary_key_is_taken_as_it_is_also_when_spark_breaks_long_texts(spark:
     spark.conf.set("spark.sql.chunkBase64String.enabled", "true")
     try:
         sink.invoke(
-            attempt(0), spark.range(1).select(F.expr("unhex(repeat('00ff', 100))").alias("key"), F.lit(1).alias("v"))
+            write_id(0), spark.range(1).select(F.expr("unhex(repeat('00ff', 100))").alias("key"), F.lit(1).alias("v"))
         )
     finally:
         spark.conf.unset("spark.sql.chunkBase64String.enabled")
@@ -128,27 +128,27 @@ def test_a_binary_key_is_taken_as_it_is_also_when_spark_breaks_long_texts(spark:
 def test_a_row_without_a_key_is_refused(spark: SparkSession, hbase: HBase, value: str | None) -> None:
     sink = connector.sink(hbase.url, table="nowhere", row_key="text", family="f")
     with pytest.raises(UserError, match="a row has no key, text is null or empty"):
-        sink.invoke(attempt(0), spark.range(2).select("id", F.lit(value).cast("string").alias("text")))
+        sink.invoke(write_id(0), spark.range(2).select("id", F.lit(value).cast("string").alias("text")))
 
 
 def test_rows_that_do_not_fit_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidOption, match="there is no column 'number': the rows have id"):
-        connector.sink(**GOOD).invoke(attempt(0), spark.range(2))
+        connector.sink(**GOOD).invoke(write_id(0), spark.range(2))
     with pytest.raises(InvalidOption, match="no column but their key"):
-        connector.sink(**{**GOOD, "row_key": "id"}).invoke(attempt(0), spark.range(2))
+        connector.sink(**{**GOOD, "row_key": "id"}).invoke(write_id(0), spark.range(2))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "host"}, "is no address of a server"),
-        ({"table": ""}, "is no name of a table"),
-        ({"table": "a/b"}, "is no name of a table"),
-        ({"table": None}, "is no name of a table"),
+        ({"url": "host"}, "is not a valid address of a server"),
+        ({"table": ""}, "is not a valid name of a table"),
+        ({"table": "a/b"}, "is not a valid name of a table"),
+        ({"table": None}, "is not a valid name of a table"),
         ({"row_key": []}, "names no column"),
         ({"family": None}, "give one of them"),
         ({"columns": {"a": "f:a"}}, "give one of them"),
-        ({"family": "f:a"}, "is no name of a column family"),
+        ({"family": "f:a"}, "is not a valid name of a column family"),
         ({"family": None, "columns": {}}, "says nothing"),
         ({"family": None, "columns": {"a": "f"}}, "is no place for 'a': write family:qualifier"),
         ({"family": None, "columns": {"a": "f:a", "b": "f:a"}}, "two columns go to the same place"),

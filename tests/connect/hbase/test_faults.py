@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 
 from headgate.connect import hbase as connector
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.testing import CONTEXT, attempt
+from headgate.testing import CONTEXT, write_id
 from services.hbase import HBase
 from services.server import HOST, free_port
 from tests.connect.proxy import Proxy, Trouble, Troubles
@@ -32,7 +32,7 @@ def test_a_server_that_is_killed_in_the_middle_and_started_again_has_every_row(
     with Proxy(hbase.port, plan=kill_at_the_fifth) as proxy, ThreadPoolExecutor(1) as pool:
         sink = connector.sink(proxy.url, table="killed", row_key="id", family="f", bulk_rows=50, timeout="180s")
         sink.open(CONTEXT)
-        writing = pool.submit(sink.invoke, attempt(0), spark.range(ROWS).select("id", F.lit(1).alias("one")))
+        writing = pool.submit(sink.invoke, write_id(0), spark.range(ROWS).select("id", F.lit(1).alias("one")))
         assert killed.wait(60)
         hbase.start()
         writing.result(240)
@@ -47,7 +47,7 @@ def test_requests_that_are_lost_or_whose_answers_are_lost_or_that_find_it_busy_a
     with Proxy(hbase.port, plan=troubles.happens) as proxy:
         sink = connector.sink(proxy.url, table="troubled", row_key="id", family="f", bulk_rows=100)
         sink.open(CONTEXT)
-        sink.invoke(attempt(0), spark.range(ROWS).select("id", F.lit(1).alias("one")))
+        sink.invoke(write_id(0), spark.range(ROWS).select("id", F.lit(1).alias("one")))
         assert proxy.requests == 1 + ROWS // 100 + len(troubles.planned)
     assert {int(key) for key in hbase.rows("troubled")} == set(range(ROWS))
 
@@ -63,7 +63,7 @@ def test_a_missing_table_or_family_is_refused_at_open(hbase: HBase) -> None:
 def test_a_table_that_is_gone_is_said(spark: SparkSession, hbase: HBase) -> None:
     sink = connector.sink(hbase.url, table="gone", row_key="id", family="f")
     with pytest.raises(UserError, match=r"table gone, or a family of it, is gone: 404: .*TableNotFoundException"):
-        sink.invoke(attempt(0), spark.range(1).select("id", F.lit(1).alias("one")))
+        sink.invoke(write_id(0), spark.range(1).select("id", F.lit(1).alias("one")))
 
 
 @pytest.mark.heavy
@@ -89,5 +89,5 @@ def test_a_wrong_password_is_refused_and_not_shown(spark: SparkSession, hbase: H
         assert "secret" not in str(caught.value)
         sink = connector.sink(proxy.url, **options, password="right")  # noqa: S106 - not one
         sink.open(CONTEXT)
-        sink.invoke(attempt(0), spark.range(3).select("id", F.lit(1).alias("one")))
+        sink.invoke(write_id(0), spark.range(3).select("id", F.lit(1).alias("one")))
     assert len(hbase.rows("guarded")) == 3

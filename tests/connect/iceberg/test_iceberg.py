@@ -21,9 +21,9 @@ from headgate.connect import iceberg
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
 from headgate.sink.staged import StagedSink
-from headgate.testing import attempt, compare, rows_of, seal
+from headgate.testing import compare, pre_commit, rows_of, write_id
 from tests.connect.iceberg.test_contract import catalog_in, rows_in
-from tests.connect.tables import commit_at_once, opened, sealed_batch, sealed_by_hand, staged_files
+from tests.connect.tables import commit_at_once, opened, pre_committed_batch, pre_committed_by_hand, staged_files
 
 TABLE = "sales.orders"
 TYPES = """
@@ -46,9 +46,9 @@ def catalog(place: Path) -> Iterator[SqlCatalog]:
 
 
 def write_frame(sink: TwoPhaseSink, frame: DataFrame, batch: int = 0) -> str:
-    sink.begin_transaction(attempt(batch))
-    sink.invoke(attempt(batch), frame)
-    return seal(sink, batch + 1, attempt(batch))
+    sink.begin_transaction(write_id(batch))
+    sink.invoke(write_id(batch), frame)
+    return pre_commit(sink, batch + 1, write_id(batch))
 
 
 def read(place: Path, **scan: Any) -> list[dict[str, Any]]:
@@ -64,51 +64,51 @@ def test_old_snapshots_of_the_sink_go_if_that_is_wanted(
     monkeypatch.setattr("headgate.connect.iceberg.table.EXPIRE_AT_ONCE", 4)
     sink = make(tmp_path, expire_snapshots=age)
     assert isinstance(sink, StagedSink)
-    handles = [sealed_by_hand(sink, batch) for batch in range(9)]
-    sink.commit(handles[0])
+    committables = [pre_committed_by_hand(sink, batch) for batch in range(9)]
+    sink.commit(committables[0])
     with catalog(tmp_path) as found:
         table = found.load_table(TABLE)
         table.append(pa.table({"number": [-1], "writer": ["somebody"]}))
         foreign = table.current_snapshot()
         assert foreign is not None
-    sink.commit(handles[1])
+    sink.commit(committables[1])
     with catalog(tmp_path) as found:
         table = found.load_table(TABLE)
         tagged = table.current_snapshot()
         assert tagged is not None
         table.manage_snapshots().create_tag(tagged.snapshot_id, "audit").commit()
-    for handle in handles[2:]:
-        sink.commit(handle)
+    for committable in committables[2:]:
+        sink.commit(committable)
     with catalog(tmp_path) as found:
         left = [snapshot.snapshot_id for snapshot in found.load_table(TABLE).snapshots()]
     assert {foreign.snapshot_id, tagged.snapshot_id} <= set(left)
     assert len(left) < 9 if age == 0 else len(left) == 10
     assert sorted(row["number"] for row in read(tmp_path)) == [-1, *range(9)]
-    sink.commit(handles[3])  # again: the mark does not go with the snapshots
+    sink.commit(committables[3])  # again: the mark does not go with the snapshots
     assert sorted(row["number"] for row in read(tmp_path)) == [-1, *range(9)]
     sink.close()
 
 
 def test_two_processes_that_commit_the_same_at_once_add_it_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
-    handle = sealed_batch(sink, spark, 1)
-    commit_at_once(iceberg.sink(TABLE, catalog=catalog_in(tmp_path)), tmp_path, handle)
-    compare(rows_in(tmp_path), rows_of(attempt(0), attempt(1)))
+    sink.commit(pre_committed_batch(sink, spark, 0))
+    committable = pre_committed_batch(sink, spark, 1)
+    commit_at_once(iceberg.sink(TABLE, catalog=catalog_in(tmp_path)), tmp_path, committable)
+    compare(rows_in(tmp_path), rows_of(write_id(0), write_id(1)))
     sink.close()
 
 
 def test_two_processes_that_make_the_table_at_once_make_one(spark: SparkSession, tmp_path: Path) -> None:
-    handle = sealed_batch(make(tmp_path), spark, 0)
-    commit_at_once(iceberg.sink(TABLE, catalog=catalog_in(tmp_path)), tmp_path, handle)
-    compare(rows_in(tmp_path), rows_of(attempt(0)))
+    committable = pre_committed_batch(make(tmp_path), spark, 0)
+    commit_at_once(iceberg.sink(TABLE, catalog=catalog_in(tmp_path)), tmp_path, committable)
+    compare(rows_in(tmp_path), rows_of(write_id(0)))
 
 
 def test_a_version_that_is_not_the_newest_takes_no_commit(spark: SparkSession, tmp_path: Path) -> None:
     """The table is read, then somebody else commits, then we do: it must not go through unseen."""
     first, second = make(tmp_path), make(tmp_path)
-    first.commit(sealed_batch(first, spark, 0))
-    handle = sealed_batch(first, spark, 1)
+    first.commit(pre_committed_batch(first, spark, 0))
+    committable = pre_committed_batch(first, spark, 1)
     reads = 0
     newest = second._table  # type: ignore[attr-defined]
 
@@ -117,18 +117,18 @@ def test_a_version_that_is_not_the_newest_takes_no_commit(spark: SparkSession, t
         found = newest()
         reads += 1
         if reads == 1:
-            first.commit(handle)
+            first.commit(committable)
         return found
 
     second._table = read_then_overtaken  # type: ignore[attr-defined]
-    second.commit(handle)
+    second.commit(committable)
     assert reads == 2
-    compare(rows_in(tmp_path), rows_of(attempt(0), attempt(1)))
+    compare(rows_in(tmp_path), rows_of(write_id(0), write_id(1)))
 
 
 def test_others_may_write_and_expire_snapshots_in_between(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    first, second = sealed_batch(sink, spark, 0), sealed_batch(sink, spark, 1)
+    first, second = pre_committed_batch(sink, spark, 0), pre_committed_batch(sink, spark, 1)
     sink.commit(first)
     foreign = {"number": [-1], "writer": ["somebody"]}
     with catalog(tmp_path) as found:
@@ -143,14 +143,14 @@ def test_others_may_write_and_expire_snapshots_in_between(spark: SparkSession, t
         table.maintenance.expire_snapshots().by_ids(gone).commit()
     sink.commit(first)
     sink.commit(second)
-    compare(rows_in(tmp_path), [*rows_of(attempt(0), attempt(1)), (-1, "somebody"), (-1, "somebody")])
+    compare(rows_in(tmp_path), [*rows_of(write_id(0), write_id(1)), (-1, "somebody"), (-1, "somebody")])
 
 
-def test_a_new_life_of_the_job_writes_beside_the_old_one(spark: SparkSession, tmp_path: Path) -> None:
-    for life in ("one", "two"):
-        sink = opened(iceberg.sink(TABLE, catalog=catalog_in(tmp_path)), tmp_path / life)
-        sink.commit(sealed_batch(sink, spark, 0))
-    compare(rows_in(tmp_path), [*rows_of(attempt(0)), *rows_of(attempt(0))])
+def test_a_new_incarnation_of_the_job_writes_beside_the_old_one(spark: SparkSession, tmp_path: Path) -> None:
+    for incarnation in ("one", "two"):
+        sink = opened(iceberg.sink(TABLE, catalog=catalog_in(tmp_path)), tmp_path / incarnation)
+        sink.commit(pre_committed_batch(sink, spark, 0))
+    compare(rows_in(tmp_path), [*rows_of(write_id(0)), *rows_of(write_id(0))])
 
 
 def test_every_kind_of_column_is_read_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_partitions_are_told_from_files_and_found_by_readers(spark: SparkSession
 
 def test_snapshots_say_who_committed(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
+    sink.commit(pre_committed_batch(sink, spark, 0))
     with catalog(tmp_path) as found:
         table = found.load_table(TABLE)
         snapshot = table.current_snapshot()
@@ -224,7 +224,7 @@ def test_rows_that_the_table_cannot_take_are_refused_before_they_are_staged(
 
 def test_a_column_that_readers_would_not_find_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
+    sink.commit(pre_committed_batch(sink, spark, 0))
     with catalog(tmp_path) as found:
         table = found.load_table(TABLE)
         kept = table.properties["schema.name-mapping.default"]
@@ -239,22 +239,22 @@ def test_a_column_that_readers_would_not_find_is_refused(spark: SparkSession, tm
 
 def test_a_file_that_is_lost_before_the_commit_is_never_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
-    handle = sealed_batch(sink, spark, 1)
+    sink.commit(pre_committed_batch(sink, spark, 0))
+    committable = pre_committed_batch(sink, spark, 1)
     victim = staged_files(tmp_path)[0]
     copy = victim.read_bytes()
     victim.unlink()
-    with pytest.raises(BadStorage, match="is gone, which checkpoint 2 sealed"):
-        sink.commit(handle)
-    compare(rows_in(tmp_path), rows_of(attempt(0)))
+    with pytest.raises(BadStorage, match="is gone, which checkpoint 2 pre-committed"):
+        sink.commit(committable)
+    compare(rows_in(tmp_path), rows_of(write_id(0)))
     victim.write_bytes(copy)
-    sink.commit(handle)
-    compare(rows_in(tmp_path), rows_of(attempt(0), attempt(1)))
+    sink.commit(committable)
+    compare(rows_in(tmp_path), rows_of(write_id(0), write_id(1)))
 
 
 def test_metadata_that_is_gone_or_damaged_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    sink.commit(sealed_batch(sink, spark, 0))
+    sink.commit(pre_committed_batch(sink, spark, 0))
     with catalog(tmp_path) as found:
         metadata = Path(found.load_table(TABLE).metadata_location.removeprefix("file://"))
     kept = metadata.read_text()

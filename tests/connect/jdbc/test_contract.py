@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.sink.api import TwoPhaseSink
-from headgate.testing import Row, TwoPhaseContract, attempt, compare, rows_of, seal, write
+from headgate.testing import Row, TwoPhaseContract, compare, pre_commit, rows_of, write, write_id
 from headgate.testing.two_phase import _killer
 from services.postgres import Postgres
 from tests.connect.jdbc.places import build, make_table, rows_in
@@ -34,12 +34,12 @@ class TestJdbc(TwoPhaseContract):
         chance = random.Random(7)
         sink = self._open(tmp_path)
         with _killer(self.make_sink(tmp_path), self.context(tmp_path)) as kill:
-            write(sink, spark, attempt(0), partitions=4)
-            whole = kill(seal(sink, 1, attempt(0)), None)
-            write(sink, spark, attempt(1), partitions=4)
-            handle = seal(sink, 2, attempt(1))
+            write(sink, spark, write_id(0), partitions=4)
+            whole = kill(pre_commit(sink, 1, write_id(0)), None)
+            write(sink, spark, write_id(1), partitions=4)
+            committable = pre_commit(sink, 2, write_id(1))
             for _ in range(3):
-                kill(handle, chance.uniform(0, whole))
-                self._is_part_of(tmp_path, rows_of(attempt(0)), rows_of(attempt(1)))
-            sink.recover_and_commit(handle)
-            compare(self.visible(tmp_path), rows_of(attempt(0), attempt(1)))
+                kill(committable, chance.uniform(0, whole))
+                self._is_part_of(tmp_path, rows_of(write_id(0)), rows_of(write_id(1)))
+            sink.recover_and_commit(committable)
+            compare(self.visible(tmp_path), rows_of(write_id(0), write_id(1)))

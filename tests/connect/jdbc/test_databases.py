@@ -17,8 +17,8 @@ from headgate.connect.jdbc.database import Database
 from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import Batch, Generation, Run
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
-from headgate.sink.api import Attempt, DeadRuns, Strangers, TwoPhaseSink
-from headgate.testing import attempt, compare, context_in, rows_of, seal, write
+from headgate.sink.api import FailedAttempts, StaleGenerations, TwoPhaseSink, WriteId
+from headgate.testing import compare, context_in, pre_commit, rows_of, write, write_id
 from services.mariadb import MariaDB
 from services.server import HOST, ServiceError, free_port
 from tests.connect.jdbc.places import DATABASE, Server, build, make_table, rows_in, stages
@@ -65,9 +65,9 @@ def test_values_of_all_types_arrive_as_they_were(
     table = make_table(server, tmp_path, COLUMNS[name])
     sink = build(server, table)
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
-    sink.invoke(attempt(0), spark.sql(ROWS))
-    sink.commit(seal(sink, 1, attempt(0)))
+    sink.begin_transaction(write_id(0))
+    sink.invoke(write_id(0), spark.sql(ROWS))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     null = "" if name == "postgres" else "NULL"
     assert set(server.query(f"{SELECT[name]} FROM {table}", DATABASE)) == {
         (
@@ -80,51 +80,51 @@ def test_values_of_all_types_arrive_as_they_were(
 
 def test_rows_arrive_once_and_no_table_is_left(server: Server, spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(server, tmp_path)
-    write(sink, spark, attempt(0))
-    write(sink, spark, attempt(0, run=2))
-    write(sink, spark, attempt(1))
-    handle = seal(sink, 1, attempt(0, run=2))
+    write(sink, spark, write_id(0))
+    write(sink, spark, write_id(0, run=2))
+    write(sink, spark, write_id(1))
+    committable = pre_commit(sink, 1, write_id(0, run=2))
     compare(rows_in(server, tmp_path), [])
-    sink.commit(handle)
-    sink.commit(handle)
-    compare(rows_in(server, tmp_path), rows_of(attempt(0, run=2)))
+    sink.commit(committable)
+    sink.commit(committable)
+    compare(rows_in(server, tmp_path), rows_of(write_id(0, run=2)))
     assert len(stages(server, tmp_path)) == 2
-    sink.abort(DeadRuns(Generation(1), Run(2), {Batch(1): Run(1)}))
+    sink.abort(FailedAttempts(Generation(1), Run(2), {Batch(1): Run(1)}))
     assert len(stages(server, tmp_path)) == 1
-    sink.abort(Strangers(Generation(2)))
+    sink.abort(StaleGenerations(Generation(2)))
     assert stages(server, tmp_path) == []
 
 
-def test_a_database_that_is_killed_between_seal_and_commit_has_lost_nothing(
+def test_a_database_that_is_killed_between_pre_commit_and_commit_has_lost_nothing(
     server: Server, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(server, tmp_path)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     server.kill()
     try:
         with refused(ExternalError, "cannot commit checkpoint 1.*see that the database runs"):
-            sink.commit(handle)
+            sink.commit(committable)
     finally:
         server.start()
-    sink.commit(handle)
+    sink.commit(committable)
     server.kill()
     server.start()
-    sink.commit(handle)
-    compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+    sink.commit(committable)
+    compare(rows_in(server, tmp_path), rows_of(write_id(0)))
 
 
 def test_two_that_commit_the_same_at_once_commit_it_once(server: Server, spark: SparkSession, tmp_path: Path) -> None:
     sinks = [opened(server, tmp_path) for _ in range(3)]
-    write(sinks[0], spark, attempt(0))
-    handle = seal(sinks[0], 1, attempt(0))
+    write(sinks[0], spark, write_id(0))
+    committable = pre_commit(sinks[0], 1, write_id(0))
     errors: list[BaseException] = []
     ready = threading.Barrier(len(sinks))
 
     def commit(sink: TwoPhaseSink) -> None:
         ready.wait()
         try:
-            sink.commit(handle)
+            sink.commit(committable)
         except BaseException as error:  # noqa: BLE001 - for the test to judge
             errors.append(error)
 
@@ -134,7 +134,7 @@ def test_two_that_commit_the_same_at_once_commit_it_once(server: Server, spark: 
     for thread in threads:
         thread.join()
     assert errors == []
-    compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+    compare(rows_in(server, tmp_path), rows_of(write_id(0)))
 
 
 def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
@@ -142,22 +142,22 @@ def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
 ) -> None:
     monkeypatch.setattr(database, "IDLE_SECONDS", 1)
     frozen = opened(server, tmp_path)
-    write(frozen, spark, attempt(0))
-    handle = seal(frozen, 1, attempt(0))
+    write(frozen, spark, write_id(0))
+    committable = pre_commit(frozen, 1, write_id(0))
     stages_of = Database.stages
 
-    def sleeping_stages(self: Database, owner: Owner) -> dict[Attempt, str]:
+    def sleeping_stages(self: Database, owner: Owner) -> dict[WriteId, str]:
         """The first thing after the note is changed: here the other process comes, commits, and only then we wake."""
         monkeypatch.setattr(Database, "stages", stages_of)
-        opened(server, tmp_path).recover_and_commit(handle)
-        compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+        opened(server, tmp_path).recover_and_commit(committable)
+        compare(rows_in(server, tmp_path), rows_of(write_id(0)))
         return stages_of(self, owner)
 
     monkeypatch.setattr(Database, "stages", sleeping_stages)
     with refused(ExternalError, "cannot commit checkpoint 1"):
-        frozen.commit(handle)
-    frozen.commit(handle)
-    compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+        frozen.commit(committable)
+    frozen.commit(committable)
+    compare(rows_in(server, tmp_path), rows_of(write_id(0)))
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["like the target", "by Spark"])
@@ -167,27 +167,27 @@ def test_a_partition_that_is_written_again_is_refused(
     if not knows:  # as in a database without CREATE TABLE ... AS SELECT
         monkeypatch.setattr(Database, "make_stage", lambda *_: False)
     sink = opened(server, tmp_path)
-    write(sink, spark, attempt(0), partitions=3)
+    write(sink, spark, write_id(0), partitions=3)
     (stage,) = stages(server, tmp_path)
     with pytest.raises(ServiceError, match=r"(?i)duplicate"):
         server.query(f"INSERT INTO {stage} SELECT * FROM {stage}", DATABASE)
-    sink.commit(seal(sink, 1, attempt(0)))
-    compare(rows_in(server, tmp_path), rows_of(attempt(0)))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
+    compare(rows_in(server, tmp_path), rows_of(write_id(0)))
 
 
 def test_a_waiting_table_that_is_gone_or_changed_is_never_passed_over(
     server: Server, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(server, tmp_path)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     (stage,) = stages(server, tmp_path)
     server.query(f"DELETE FROM {stage} WHERE number = 3", DATABASE)
-    with refused(BadStorage, "has 9 rows, checkpoint 1 sealed 10"):
-        sink.commit(handle)
+    with refused(BadStorage, "has 9 rows, checkpoint 1 pre-committed 10"):
+        sink.commit(committable)
     server.query(f"DROP TABLE {stage}", DATABASE)
-    with refused(BadStorage, "is gone, which checkpoint 1 sealed"):
-        sink.commit(handle)
+    with refused(BadStorage, "is gone, which checkpoint 1 pre-committed"):
+        sink.commit(committable)
     compare(rows_in(server, tmp_path), [])
 
 
@@ -197,23 +197,23 @@ def test_a_value_that_does_not_fit_fails_its_batch_and_a_constraint_its_commit(
     table = make_table(server, tmp_path, "number smallint PRIMARY KEY, writer varchar(100)")
     sink = build(server, table)
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     with pytest.raises(UserError, match=r"(?i)out of range"):
-        sink.invoke(attempt(0), spark.sql("SELECT 100000 AS number, 'x' AS writer"))
-    sink.begin_transaction(attempt(0))
-    sink.invoke(attempt(0), spark.sql("SELECT 1 AS number, 'x' AS writer UNION ALL SELECT 1, 'y'"))
-    handle = seal(sink, 1, attempt(0))
+        sink.invoke(write_id(0), spark.sql("SELECT 100000 AS number, 'x' AS writer"))
+    sink.begin_transaction(write_id(0))
+    sink.invoke(write_id(0), spark.sql("SELECT 1 AS number, 'x' AS writer UNION ALL SELECT 1, 'y'"))
+    committable = pre_commit(sink, 1, write_id(0))
     with refused(UserError, "(?i)the table refuses a row: .*duplicate"):
-        sink.commit(handle)
+        sink.commit(committable)
     compare(rows_in(server, tmp_path), [])
-    sink.abort(Strangers(Generation(2)))
+    sink.abort(StaleGenerations(Generation(2)))
 
 
 def test_columns_that_the_table_does_not_have_are_refused(server: Server, spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(server, tmp_path)
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     with refused(InvalidOption, "no column elsewhere: it has .number., .writer."):
-        sink.invoke(attempt(0), spark.sql("SELECT 1 AS number, 2 AS elsewhere"))
+        sink.invoke(write_id(0), spark.sql("SELECT 1 AS number, 2 AS elsewhere"))
 
 
 def test_what_cannot_work_is_said_in_one_line(server: Server, spark: SparkSession, tmp_path: Path) -> None:

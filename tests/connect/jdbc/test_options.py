@@ -10,7 +10,7 @@ from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
 from headgate.sink.api import SinkContext
-from headgate.testing import attempt
+from headgate.testing import write_id
 
 GOOD: dict[str, Any] = {"url": "jdbc:postgresql://db:5432/shop?ssl=true&password=hidden", "table": "public.orders"}
 
@@ -18,12 +18,12 @@ GOOD: dict[str, Any] = {"url": "jdbc:postgresql://db:5432/shop?ssl=true&password
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"url": "postgresql://db/shop"}, "no JDBC URL"),
-        ({"url": None}, "no JDBC URL"),
+        ({"url": "postgresql://db/shop"}, "not a valid JDBC URL"),
+        ({"url": None}, "not a valid JDBC URL"),
         ({"table": " "}, "table=' '"),
         ({"url": "jdbc:unheard://db"}, "nobody knows the driver of jdbc:unheard"),
-        ({"packages": "org.postgresql:postgresql:42.7.8"}, "no Maven coordinates"),
-        ({"packages": ("postgresql",)}, "no Maven coordinates"),
+        ({"packages": "org.postgresql:postgresql:42.7.8"}, "not Maven coordinates"),
+        ({"packages": ("postgresql",)}, "not Maven coordinates"),
         ({"properties": {"numPartitions": "3"}}, "set by Headgate"),
     ],
 )
@@ -41,10 +41,10 @@ def test_a_sink_describes_itself_without_secrets_and_can_be_pickled() -> None:
 
 
 def test_the_name_of_a_waiting_table_says_whose_it_is() -> None:
-    owner = Owner.of(SinkContext("contract", SinkId("sink"), life="one"))
-    other = Owner.of(SinkContext("contract", SinkId("sink"), life="another"))
-    what = attempt(123_456_789, run=40, generation=1_000)
+    owner = Owner.of(SinkContext("contract", SinkId("sink"), incarnation="one"))
+    other = Owner.of(SinkContext("contract", SinkId("sink"), incarnation="another"))
+    what = write_id(123_456_789, run=40, generation=1_000)
     assert len(owner.stage(what)) <= 30
-    assert owner.attempt(owner.stage(what).upper()) == what
-    assert other.attempt(owner.stage(what)) is None
-    assert owner.attempt(f"{owner.prefix}1_2") is None
+    assert owner.write_id(owner.stage(what).upper()) == what
+    assert other.write_id(owner.stage(what)) is None
+    assert owner.write_id(f"{owner.prefix}1_2") is None

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.kafka.target import Target
 from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 from headgate.testing import Row
 from services.kafka import Brokers
 from tests.connect.kafka.reading import read
@@ -30,8 +30,8 @@ def visible(kafka: Brokers, topic: str) -> list[Row]:
 class Numbers(TwoPhaseKafkaSink):
     """A sink for the rows of the contract."""
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
-        super().invoke(attempt, as_kafka_rows(dataframe))
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
+        super().invoke(write_id, as_kafka_rows(dataframe))
 
 
 def numbers(
@@ -44,4 +44,6 @@ def numbers(
     downtime_s: float = 300,
 ) -> Numbers:
     target = Target(kafka.servers, topic, topic, int(timeout_s * 1000))
-    return Numbers(target, downtime_ms=int(downtime_s * 1000), write_ahead=write_ahead, lanes=None, max_open=max_open)
+    return Numbers(
+        target, downtime_ms=int(downtime_s * 1000), write_ahead=write_ahead, parallelism=None, max_open=max_open
+    )

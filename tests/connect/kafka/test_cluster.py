@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from headgate.connect.kafka.protocol import Client, Outcome, Transaction
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError
-from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.testing import attempt, compare, context_in, rows_of, seal, write
+from headgate.sink.api import SinkContext, StaleGenerations, TwoPhaseSink
+from headgate.testing import compare, context_in, pre_commit, rows_of, write, write_id
 from services.kafka import Kafka
 from services.kafka_cluster import KafkaCluster
 from services.server import wait_until
@@ -34,7 +34,7 @@ LOOK_S = 0.5
 AWAY = 1
 """How a job ends for which a server is away."""
 IDS = 12
-"""So many transactional ids that every broker coordinates some."""
+"""How many transactional ids that every broker coordinates some."""
 
 
 @pytest.fixture(scope="module")
@@ -174,38 +174,38 @@ def test_a_coordinator_that_dies_right_after_its_answer_has_decided_for_all_read
 
 
 @pytest.mark.parametrize("mode", ["two-phase", "staged"])
-def test_a_sealed_checkpoint_is_committed_although_brokers_die_before_and_after(
+def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and_after(
     kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, mode: str
 ) -> None:
     def make() -> TwoPhaseSink:
         return numbers(kafka, topic) if mode == "two-phase" else test_staged.staged(kafka, topic)
 
     first = opened(make(), context_in(tmp_path))
-    write(first, spark, attempt(0))
-    write(first, spark, attempt(1))
-    handle = seal(first, 1, attempt(0), attempt(1))
+    write(first, spark, write_id(0))
+    write(first, spark, write_id(1))
+    committable = pre_commit(first, 1, write_id(0), write_id(1))
     for node in kafka.nodes:
         node.kill()
         sink = opened(make(), context_in(tmp_path))
-        until_done(partial(sink.recover_and_commit, handle))
-        compare(visible(kafka, topic), [*rows_of(attempt(0)), *rows_of(attempt(1))])
+        until_done(partial(sink.recover_and_commit, committable))
+        compare(visible(kafka, topic), [*rows_of(write_id(0)), *rows_of(write_id(1))])
         kafka.start()
-    compare(visible(kafka, topic), [*rows_of(attempt(0)), *rows_of(attempt(1))])
+    compare(visible(kafka, topic), [*rows_of(write_id(0)), *rows_of(write_id(1))])
 
 
-def test_rows_are_written_and_strangers_thrown_away_while_a_broker_is_gone(
+def test_rows_are_written_and_stale_generations_thrown_away_while_a_broker_is_gone(
     kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, client: Client
 ) -> None:
     dead = opened(numbers(kafka, topic), context_in(tmp_path))
-    write(dead, spark, attempt(0))
+    write(dead, spark, write_id(0))
     kafka.nodes[0].kill()
     sink = opened(numbers(kafka, topic), context_in(tmp_path))
-    until_done(lambda: sink.abort(Strangers(Generation(2))))
+    until_done(lambda: sink.abort(StaleGenerations(Generation(2))))
     assert client.list_transactions(f"{topic}.", ["Ongoing"]) == []
-    ours = attempt(0, generation=2)
+    ours = write_id(0, generation=2)
     write(sink, spark, ours)
-    handle = seal(sink, 1, ours, generation=2)
-    until_done(lambda: sink.recover_and_commit(handle))
+    committable = pre_commit(sink, 1, ours, generation=2)
+    until_done(lambda: sink.recover_and_commit(committable))
     compare(visible(kafka, topic), rows_of(ours))
 
 

@@ -1,4 +1,4 @@
-"""Whoever listens on a port that is no broker's, or nobody: one line says so, in time."""
+"""Whoever listens on a port that is not a broker's, or nobody: one line says so, in time."""
 
 import contextlib
 import http.server

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from headgate.connect.kafka.handle import OpenTransaction, SealedBatches
+from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
 from headgate.connect.kafka.names import EARLIER, FIRST, NOW, Names, Slot, token
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
@@ -45,21 +45,23 @@ def test_tokens_of_one_id_grow_with_every_use() -> None:
     assert all(one < other for one, other in pairwise(token(Generation(g), Batch(b), Run(1)) for g, b in uses))
 
 
-def test_what_an_older_version_sealed_keeps_its_ids_and_its_tokens() -> None:
+def test_what_an_older_version_pre_committed_keeps_its_ids_and_its_tokens() -> None:
     old = (
         '{"version":1,"job":"job","sink":"out","generation":20,"checkpoint":7,'
         '"batches":[[5,2,[[3,1,4000,0,10,"part-00001-9.parquet",99]]]]}'
     )
-    sealed = SealedBatches.from_handle(old)
-    assert sealed.scheme is FIRST
-    assert NAMES.transactional_id(sealed.generation, Slot(3, 1), sealed.scheme) == "app.job.out.g4.3.1"
-    assert token(sealed.generation, Batch(5), Run(2), sealed.scheme) == (20 << 43) | (5 << 15) | 2
-    assert SealedBatches.from_handle(sealed.to_handle()) == sealed
+    pre_committed = KafkaCommittable.from_text(old)
+    assert pre_committed.scheme is FIRST
+    assert NAMES.transactional_id(pre_committed.generation, Slot(3, 1), pre_committed.scheme) == "app.job.out.g4.3.1"
+    assert token(pre_committed.generation, Batch(5), Run(2), pre_committed.scheme) == (20 << 43) | (5 << 15) | 2
+    assert KafkaCommittable.from_text(pre_committed.to_text()) == pre_committed
 
 
-def test_a_handle_says_by_which_scheme_it_was_written() -> None:
+def test_a_committable_says_by_which_scheme_it_was_written() -> None:
     part = OpenTransaction(Slot(3, 1), 4_000, 0, 10)
-    sealed = SealedBatches("job", SinkId("out"), Generation(20), CheckpointId(7), ((Batch(5), Run(2), (part,)),))
-    assert SealedBatches.from_handle(sealed.to_handle()) == sealed
+    pre_committed = KafkaCommittable(
+        "job", SinkId("out"), Generation(20), CheckpointId(7), ((Batch(5), Run(2), (part,)),)
+    )
+    assert KafkaCommittable.from_text(pre_committed.to_text()) == pre_committed
     with pytest.raises(BadStorage, match="cannot be read"):
-        SealedBatches.from_handle(sealed.to_handle().replace('"ids":2', '"ids":9'))
+        KafkaCommittable.from_text(pre_committed.to_text().replace('"ids":2', '"ids":9'))

@@ -37,7 +37,7 @@ def test_a_long_interval_is_refused_without_the_net_and_warned_of_with_it(caplog
     assert "written anew from the write-ahead log" in caplog.text
 
 
-def test_what_is_sealed_must_outlive_a_downtime_in_any_case() -> None:
+def test_what_is_pre_committed_must_outlive_a_downtime_in_any_case() -> None:
     with pytest.raises(InvalidOption, match="make it 840 s or more"):
         check_timeout(context(10_000), 13 * MINUTE, 4 * MINUTE, write_ahead=True)
     with pytest.raises(InvalidOption, match="make it 850 s or more"):

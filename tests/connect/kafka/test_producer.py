@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from headgate.connect.kafka.faults import Fenced, Indefinite
 from headgate.connect.kafka.names import Names, Slot, token
-from headgate.connect.kafka.producer import Sealed, TransactionWriter
+from headgate.connect.kafka.producer import PreCommitted, TransactionWriter
 from headgate.connect.kafka.settings import Option
 from headgate.connect.kafka.target import Owned, Target
 from headgate.connect.kafka.writing import PartitionWriter
@@ -208,33 +208,35 @@ def test_nothing_is_visible_before_the_end_and_nothing_of_what_is_aborted_ever(
     assert [one.value for one in read(kafka, topic)] == [b"kept"]
 
 
-def test_a_sealed_transaction_stays_open_for_whoever_knows_its_ids(kafka: Kafka, name: str, topic: str) -> None:
+def test_a_pre_committed_transaction_stays_open_for_whoever_knows_its_ids(kafka: Kafka, name: str, topic: str) -> None:
     with opened(kafka, name, topic) as writer:
         writer.begin()
         writer.write(values("a", "b"))
-        sealed = writer.seal()
-    assert sealed.rows == 2
+        pre_committed = writer.pre_commit()
+    assert pre_committed.rows == 2
     assert read(kafka, topic) == []
-    assert end(kafka, name, sealed.producer_id, sealed.epoch, commit=True) == 0
+    assert end(kafka, name, pre_committed.producer_id, pre_committed.epoch, commit=True) == 0
     assert sorted(one.value or b"" for one in read(kafka, topic)) == [b"a", b"b"]
 
 
-def test_a_second_transaction_of_a_writer_is_sealed_with_its_own_epoch(kafka: Kafka, name: str, topic: str) -> None:
+def test_a_second_transaction_of_a_writer_is_pre_committed_with_its_own_epoch(
+    kafka: Kafka, name: str, topic: str
+) -> None:
     with opened(kafka, name, topic) as writer:
         writer.begin()
         writer.write(values("first"))
         writer.commit()
         writer.begin()
         writer.write(values("second"))
-        sealed = writer.seal()
-    assert end(kafka, name, sealed.producer_id, sealed.epoch, commit=True) == 0
+        pre_committed = writer.pre_commit()
+    assert end(kafka, name, pre_committed.producer_id, pre_committed.epoch, commit=True) == 0
     assert {one.value for one in read(kafka, topic)} == {b"first", b"second"}
 
 
-def test_a_seal_without_rows_leaves_nothing_to_end(kafka: Kafka, name: str, topic: str) -> None:
+def test_a_pre_commit_without_rows_leaves_nothing_to_end(kafka: Kafka, name: str, topic: str) -> None:
     with opened(kafka, name, topic) as writer:
         writer.begin()
-        assert writer.seal().rows == 0
+        assert writer.pre_commit().rows == 0
     with opened(kafka, name, topic) as writer:
         writer.begin()
         writer.write(values("next"))
@@ -242,7 +244,7 @@ def test_a_seal_without_rows_leaves_nothing_to_end(kafka: Kafka, name: str, topi
     assert len(read(kafka, topic)) == 1
 
 
-def test_writers_that_are_sealed_leave_no_threads_behind(kafka: Kafka, name: str, topic: str) -> None:
+def test_writers_that_are_pre_committed_leave_no_threads_behind(kafka: Kafka, name: str, topic: str) -> None:
     def threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
 
@@ -251,8 +253,8 @@ def test_writers_that_are_sealed_leave_no_threads_behind(kafka: Kafka, name: str
         with opened(kafka, f"{name}-{number}", topic) as writer:
             writer.begin()
             writer.write(values("x"))
-            sealed = writer.seal()
-        assert end(kafka, f"{name}-{number}", sealed.producer_id, sealed.epoch, commit=True) == 0
+            pre_committed = writer.pre_commit()
+        assert end(kafka, f"{name}-{number}", pre_committed.producer_id, pre_committed.epoch, commit=True) == 0
     # The kernel may list a thread for a moment after it was joined.
     wait_until(lambda: threads() <= before, 30, "the end of the writers' threads")
     assert len(read(kafka, topic)) == 5
@@ -270,8 +272,8 @@ if how == "flush":
     writer.flush()
     print("flushed", flush=True)
     time.sleep(600)
-sealed = writer.seal()
-print(json.dumps([sealed.producer_id, sealed.epoch, sealed.rows]), flush=True)
+pre-committed = writer.pre_commit()
+print(json.dumps([pre_committed.producer_id, pre_committed.epoch, pre_committed.rows]), flush=True)
 if how == "stay":
     time.sleep(600)
 """
@@ -291,15 +293,17 @@ def child(kafka: Kafka, name: str, topic: str, how: str) -> tuple[subprocess.Pop
 
 
 @pytest.mark.parametrize("how", ["leave", "stay"])
-def test_a_sealed_transaction_survives_the_process_that_wrote_it(kafka: Kafka, name: str, topic: str, how: str) -> None:
+def test_a_pre_committed_transaction_survives_the_process_that_wrote_it(
+    kafka: Kafka, name: str, topic: str, how: str
+) -> None:
     process, line = child(kafka, name, topic, how)
     if how == "stay":
         process.send_signal(signal.SIGKILL)
     assert process.wait(60) == (-signal.SIGKILL if how == "stay" else 0)
-    sealed = Sealed(*json.loads(line))
+    pre_committed = PreCommitted(*json.loads(line))
     assert read(kafka, topic) == []
-    assert end(kafka, name, sealed.producer_id, sealed.epoch, commit=True) == 0
-    assert sorted(int(one.value or b"") for one in read(kafka, topic)) == list(range(sealed.rows))
+    assert end(kafka, name, pre_committed.producer_id, pre_committed.epoch, commit=True) == 0
+    assert sorted(int(one.value or b"") for one in read(kafka, topic)) == list(range(pre_committed.rows))
 
 
 def test_what_a_killed_process_left_open_is_aborted_by_the_next_of_the_same_id(
@@ -348,7 +352,7 @@ def test_a_row_that_is_too_large_is_named_with_its_size(kafka: Kafka, name: str,
         writer.begin()
         writer.write(values("y" * 5_000))
         with pytest.raises(UserError, match=r"a row of 5000 bytes is too large: the topic takes no more"):
-            writer.seal()
+            writer.pre_commit()
     assert read(kafka, small) == []
     assert read(kafka, topic) == []
 
@@ -455,4 +459,4 @@ def test_a_late_attempt_of_spark_at_the_same_partition_lets_the_batch_run_again(
     with pytest.raises(ExternalError, match=f"another producer uses the transactional id {transactional_id}"):
         write(Place(0, 1), rows())
     again = json.loads(write(Place(0, 2), iter([values("first"), values("second")])))
-    assert again[4] == 2, "two rows are sealed"
+    assert again[4] == 2, "two rows are pre-committed"

@@ -21,12 +21,12 @@ SASL = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.userna
         ({}, "give one of topic="),
         ({"topic": "a", "pattern": "b"}, "topic and pattern: give one of"),
         ({"topics": "orders"}, "topics='orders' is one text"),
-        ({"pattern": "("}, "is no expression"),
+        ({"pattern": "("}, "is not a valid expression"),
         ({"topic": "a", "isolation_level": "serializable"}, "choose read_committed or read_uncommitted"),
         ({"topic": "a", "fail_on_data_loss": "no"}, "fail_on_data_loss='no': write True or False"),
         ({"topic": "a", "on_new_partitions": "cry"}, "choose fail or read"),
         ({"topic": "a", "max_offsets_per_trigger": 0}, "max_offsets_per_trigger=0 is too few"),
-        ({"topic": "a", "min_partitions": "2"}, "min_partitions='2' is no whole number"),
+        ({"topic": "a", "min_partitions": "2"}, "min_partitions='2' is not a valid whole number"),
         ({"topic": "a", "starting_offsets": "yesterday"}, "write starting_offsets='earliest'"),
         ({"topic": "a", "starting_offsets": datetime(2025, 1, 1)}, "a datetime with a time zone"),  # noqa: DTZ001
         ({"topic": "a", "starting_offsets": {}}, "write starting_offsets='earliest'"),
@@ -123,7 +123,7 @@ def test_a_memory_that_is_damaged_or_newer_is_refused(text: str) -> None:
 def test_an_offset_of_something_else_is_refused() -> None:
     assert offsets_of('{"orders":{"1":7,"0":5}}') == {"orders": {0: 5, 1: 7}}
     for text in ("17", "[1]", '{"orders": 5}', '{"orders": {"a": 5}}', ""):
-        with pytest.raises(BadStorage, match=r"is no offset in topics of Kafka"):
+        with pytest.raises(BadStorage, match=r"is not an offset in topics of Kafka"):
             offsets_of(text)
 
 

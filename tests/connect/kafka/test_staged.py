@@ -16,9 +16,9 @@ from headgate.connect.kafka.staged import StagedKafkaSink, encoded
 from headgate.connect.kafka.target import Target
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import Attempt, SinkContext, TwoPhaseSink
+from headgate.sink.api import SinkContext, TwoPhaseSink, WriteId
 from headgate.sink.staging import Staging
-from headgate.testing import Row, TwoPhaseContract, attempt, compare, context_in, rows_of, seal, write
+from headgate.testing import Row, TwoPhaseContract, compare, context_in, pre_commit, rows_of, write, write_id
 from services.kafka import Brokers, Kafka
 from services.server import wait_until
 from tests.connect.kafka.numbers import as_kafka_rows, topic_of, visible
@@ -30,12 +30,12 @@ SECONDS = 60.0
 class StagedNumbers(StagedKafkaSink):
     """A sink for the rows of the contract."""
 
-    def invoke(self, attempt: Attempt, dataframe: DataFrame) -> None:
-        super().invoke(attempt, as_kafka_rows(dataframe))
+    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
+        super().invoke(write_id, as_kafka_rows(dataframe))
 
 
-def staged(kafka: Brokers, topic: str, *, lanes: int = 2) -> StagedNumbers:
-    return StagedNumbers(Target(kafka.servers, topic, "hg", 900_000), lanes=lanes)
+def staged(kafka: Brokers, topic: str, *, parallelism: int = 2) -> StagedNumbers:
+    return StagedNumbers(Target(kafka.servers, topic, "hg", 900_000), parallelism=parallelism)
 
 
 def opened(sink: StagedNumbers, context: SinkContext) -> StagedNumbers:
@@ -75,8 +75,8 @@ def test_marks_are_numbers_that_only_grow() -> None:
             encoded(mark)
 
 
-def _die_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, number: int, after: bool) -> None:
-    """Publish, and be killed at the commit of one lane, just before it or just after it."""
+def _die_at_commit(sink: StagedNumbers, context: SinkContext, committable: str, number: int, after: bool) -> None:
+    """Publish, and be killed at the commit of one partition, just before it or just after it."""
     commit, seen = TransactionWriter.commit, []
 
     def dying(writer: TransactionWriter) -> None:
@@ -90,7 +90,7 @@ def _die_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, numbe
 
     TransactionWriter.commit = dying  # type: ignore[method-assign,assignment]
     sink.open(context)
-    sink.recover_and_commit(handle)
+    sink.recover_and_commit(committable)
 
 
 @pytest.mark.parametrize(("number", "after"), [(1, True), (2, False)])
@@ -99,23 +99,23 @@ def test_a_publisher_that_is_killed_at_a_commit_is_followed_by_one_that_ends_the
 ) -> None:
     context = context_in(tmp_path)
     sink = opened(staged(kafka, topic), context)
-    write(sink, spark, attempt(0), partitions=4)
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0), partitions=4)
+    committable = pre_commit(sink, 1, write_id(0))
     process = multiprocessing.get_context("spawn").Process(
-        target=_die_at_commit, args=(staged(kafka, topic), context, handle, number, after)
+        target=_die_at_commit, args=(staged(kafka, topic), context, committable, number, after)
     )
     process.start()
     process.join(SECONDS)
     assert process.exitcode == -signal.SIGKILL
-    sink.recover_and_commit(handle)
-    compare(visible(kafka, topic), rows_of(attempt(0)))
-    write(sink, spark, attempt(1))
-    sink.commit(seal(sink, 2, attempt(1)))
-    compare(visible(kafka, topic), rows_of(attempt(0), attempt(1)))
+    sink.recover_and_commit(committable)
+    compare(visible(kafka, topic), rows_of(write_id(0)))
+    write(sink, spark, write_id(1))
+    sink.commit(pre_commit(sink, 2, write_id(1)))
+    compare(visible(kafka, topic), rows_of(write_id(0), write_id(1)))
 
 
-def _wait_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, place: Path) -> None:
-    """Publish; before the first lane is committed say so, and wait until told to go on."""
+def _wait_at_commit(sink: StagedNumbers, context: SinkContext, committable: str, place: Path) -> None:
+    """Publish; before the first partition is committed say so, and wait until told to go on."""
     commit = TransactionWriter.commit
 
     def waiting(writer: TransactionWriter) -> None:
@@ -127,14 +127,14 @@ def _wait_at_commit(sink: StagedNumbers, context: SinkContext, handle: str, plac
     TransactionWriter.commit = waiting  # type: ignore[method-assign,assignment]
     sink.open(context)
     try:
-        sink.recover_and_commit(handle)
+        sink.recover_and_commit(committable)
     except ExternalError:
         os._exit(3)
 
 
-def recovered(sink: StagedNumbers, handle: str) -> bool:
+def recovered(sink: StagedNumbers, committable: str) -> bool:
     try:
-        sink.recover_and_commit(handle)
+        sink.recover_and_commit(committable)
     except ExternalError:
         return False
     return True
@@ -145,12 +145,12 @@ def test_a_broker_that_is_killed_during_the_publication_loses_and_doubles_nothin
 ) -> None:
     context = context_in(tmp_path)
     sink = opened(staged(kafka, topic), context)
-    write(sink, spark, attempt(0), partitions=4)
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0), partitions=4)
+    committable = pre_commit(sink, 1, write_id(0))
     signs = tmp_path / "signs"
     signs.mkdir()
     process = multiprocessing.get_context("spawn").Process(
-        target=_wait_at_commit, args=(staged(kafka, topic), context, handle, signs)
+        target=_wait_at_commit, args=(staged(kafka, topic), context, committable, signs)
     )
     process.start()
     try:
@@ -163,61 +163,61 @@ def test_a_broker_that_is_killed_during_the_publication_loses_and_doubles_nothin
         process.kill()
         process.join()
     assert process.exitcode in (0, 3), "published, or told that it could not"
-    wait_until(lambda: recovered(sink, handle), 2 * SECONDS, "the commit that is tried again and again")
-    compare(visible(kafka, topic), rows_of(attempt(0)))
+    wait_until(lambda: recovered(sink, committable), 2 * SECONDS, "the commit that is tried again and again")
+    compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
 def test_a_publisher_that_was_overtaken_sees_that_the_work_is_done(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     context = context_in(tmp_path)
-    sink = opened(staged(kafka, topic, lanes=1), context)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    sink = opened(staged(kafka, topic, parallelism=1), context)
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     process = multiprocessing.get_context("spawn").Process(
-        target=_wait_at_commit, args=(staged(kafka, topic, lanes=1), context, handle, tmp_path)
+        target=_wait_at_commit, args=(staged(kafka, topic, parallelism=1), context, committable, tmp_path)
     )
     process.start()
     try:
         wait_until((tmp_path / "at-commit").exists, SECONDS, "the publisher to come to its commit")
-        sink.recover_and_commit(handle)
-        compare(visible(kafka, topic), rows_of(attempt(0)))
+        sink.recover_and_commit(committable)
+        compare(visible(kafka, topic), rows_of(write_id(0)))
         (tmp_path / "go-on").touch()
         process.join(SECONDS)
     finally:
         process.kill()
         process.join()
     assert process.exitcode == 0
-    compare(visible(kafka, topic), rows_of(attempt(0)))
+    compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
-def test_another_life_of_the_job_is_not_taken_for_this_one(
+def test_another_incarnation_of_the_job_is_not_taken_for_this_one(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     first = context_in(tmp_path)
-    second = SinkContext(first.job, first.sink, life="another", staging=first.staging)
+    second = SinkContext(first.job, first.sink, incarnation="another", staging=first.staging)
     for context in (first, second):
         sink = opened(staged(kafka, topic), context)
-        write(sink, spark, attempt(0))
-        sink.commit(seal(sink, 1, attempt(0)))
-    compare(visible(kafka, topic), [*rows_of(attempt(0)), *rows_of(attempt(0))])
+        write(sink, spark, write_id(0))
+        sink.commit(pre_commit(sink, 1, write_id(0)))
+    compare(visible(kafka, topic), [*rows_of(write_id(0)), *rows_of(write_id(0))])
 
 
-def test_a_publication_that_was_begun_with_other_lanes_is_ended_with_those(
+def test_a_publication_that_was_begun_with_other_partitions_is_ended_with_those(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     context = context_in(tmp_path)
-    sink = opened(staged(kafka, topic, lanes=3), context)
-    write(sink, spark, attempt(0), partitions=5)
-    handle = seal(sink, 1, attempt(0))
+    sink = opened(staged(kafka, topic, parallelism=3), context)
+    write(sink, spark, write_id(0), partitions=5)
+    committable = pre_commit(sink, 1, write_id(0))
     process = multiprocessing.get_context("spawn").Process(
-        target=_die_at_commit, args=(staged(kafka, topic, lanes=3), context, handle, 2, False)
+        target=_die_at_commit, args=(staged(kafka, topic, parallelism=3), context, committable, 2, False)
     )
     process.start()
     process.join(SECONDS)
     assert process.exitcode == -signal.SIGKILL
-    opened(staged(kafka, topic, lanes=2), context).recover_and_commit(handle)
-    compare(visible(kafka, topic), rows_of(attempt(0)))
+    opened(staged(kafka, topic, parallelism=2), context).recover_and_commit(committable)
+    compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
 def note_of(context: SinkContext, change: Callable[[Path], None]) -> None:
@@ -230,16 +230,16 @@ def test_when_kafka_may_have_forgotten_a_marker_nothing_is_guessed(
 ) -> None:
     context = context_in(tmp_path)
     sink = opened(staged(kafka, topic), context)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
-    old = Note(context.life, (Generation(1), CheckpointId(1)), 0, done=False)
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
+    old = Note(context.incarnation, (Generation(1), CheckpointId(1)), 0, done=False)
     note_of(context, lambda root: write_note(root, old))
     with pytest.raises(BadStorage, match="Kafka has forgotten whether checkpoint 1 was published"):
-        sink.recover_and_commit(handle)
+        sink.recover_and_commit(committable)
     assert visible(kafka, topic) == []
     note_of(context, lambda root: (root / "publication.json").unlink())
-    sink.recover_and_commit(handle)
-    compare(visible(kafka, topic), rows_of(attempt(0)))
+    sink.recover_and_commit(committable)
+    compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
 def test_a_publication_whose_note_is_lost_may_have_begun_when_its_rows_were_staged(
@@ -248,15 +248,15 @@ def test_a_publication_whose_note_is_lost_may_have_begun_when_its_rows_were_stag
     """The working directory was lost, and the rows brought back: Kafka may have forgotten that they were published."""
     context = context_in(tmp_path)
     sink = opened(staged(kafka, topic), context)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
     assert context.staging is not None
-    waiting = [context.staging / file.path for file in sink.staged(handle)]
+    waiting = [context.staging / file.path for file in sink.staged(committable)]
     for path in waiting:
         os.utime(path, (0, 0))
     for _ in range(2):
         with pytest.raises(BadStorage, match="Kafka has forgotten whether checkpoint 1 was published"):
-            sink.recover_and_commit(handle)
+            sink.recover_and_commit(committable)
     assert visible(kafka, topic) == []
     for path in waiting:
         path.touch()
@@ -265,11 +265,11 @@ def test_a_publication_whose_note_is_lost_may_have_begun_when_its_rows_were_stag
     bad = bytearray(good)
     bad[len(bad) // 2] ^= 1
     waiting[0].write_bytes(bad)
-    with pytest.raises(BadStorage, match="is damaged: its checksum does not match, as checkpoint 1 sealed it"):
-        sink.recover_and_commit(handle)
+    with pytest.raises(BadStorage, match="is damaged: its checksum does not match, as checkpoint 1 pre-committed it"):
+        sink.recover_and_commit(committable)
     waiting[0].write_bytes(good)
-    sink.recover_and_commit(handle)
-    compare(visible(kafka, topic), rows_of(attempt(0)))
+    sink.recover_and_commit(committable)
+    compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
 def test_what_is_published_stays_so_when_kafka_has_forgotten_it(
@@ -277,40 +277,40 @@ def test_what_is_published_stays_so_when_kafka_has_forgotten_it(
 ) -> None:
     context = context_in(tmp_path)
     sink = opened(staged(kafka, topic), context)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
-    sink.commit(handle)
-    groups = [f"hg.{context.job}.{context.sink}.lane.{lane}.{context.life}" for lane in range(2)]
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
+    sink.commit(committable)
+    groups = [f"hg.{context.job}.{context.sink}.partition.{partition}.{context.incarnation}" for partition in range(2)]
     admin = kafka.admin()
     for done in admin.delete_consumer_groups(groups).values():
         done.result(SECONDS)
-    opened(staged(kafka, topic), context).recover_and_commit(handle)
-    compare(visible(kafka, topic), rows_of(attempt(0)))
+    opened(staged(kafka, topic), context).recover_and_commit(committable)
+    compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
 def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
-    assert read_note(tmp_path, "life") is None
+    assert read_note(tmp_path, "incarnation") is None
     (tmp_path / "publication.json").write_text("{")
     with pytest.raises(BadStorage, match="is damaged"):
-        read_note(tmp_path, "life")
+        read_note(tmp_path, "incarnation")
     (tmp_path / "publication.json").write_text(json.dumps({"version": 99}))
     with pytest.raises(BadStorage, match="has format 99"):
-        read_note(tmp_path, "life")
-    note = Note("life", (Generation(1), CheckpointId(1)), 0, done=True)
+        read_note(tmp_path, "incarnation")
+    note = Note("incarnation", (Generation(1), CheckpointId(1)), 0, done=True)
     write_note(tmp_path, note)
-    assert read_note(tmp_path, "life") == note
+    assert read_note(tmp_path, "incarnation") == note
     text = (tmp_path / "publication.json").read_text()
     (tmp_path / "publication.json").write_text(text.replace('"checkpoint": 1', '"checkpoint": 9'))
     with pytest.raises(BadStorage, match=r"publication.json is damaged: its checksum does not match"):
-        read_note(tmp_path, "life")
+        read_note(tmp_path, "incarnation")
 
 
 def test_keys_headers_and_times_pass_through_the_files(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), lanes=1)
+    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), parallelism=1)
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     frame = spark.range(1).selectExpr(
         "'v' AS value",
         "CAST(NULL AS BINARY) AS key",
@@ -318,8 +318,8 @@ def test_keys_headers_and_times_pass_through_the_files(
         "TIMESTAMP '2024-05-06 07:08:09.123Z' AS timestamp",
         "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) AS headers",
     )
-    sink.invoke(attempt(0), frame)
-    sink.commit(seal(sink, 1, attempt(0)))
+    sink.invoke(write_id(0), frame)
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     (found,) = read(kafka, topic)
     assert (found.partition, found.key, found.value, found.headers) == (1, None, b"v", [("h", b"x")])
     assert found.timestamp == 1_714_979_289_123
@@ -328,8 +328,8 @@ def test_keys_headers_and_times_pass_through_the_files(
 def test_rows_that_kafka_cannot_take_are_refused_before_they_are_staged(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), lanes=1)
+    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), parallelism=1)
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     with pytest.raises(InvalidOption, match="sink sink: there is no column 'value'"):
-        sink.invoke(attempt(0), spark.range(1).selectExpr("id AS key"))
+        sink.invoke(write_id(0), spark.range(1).selectExpr("id AS key"))

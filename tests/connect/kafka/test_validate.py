@@ -10,7 +10,7 @@ from headgate.connect.kafka.target import Target
 from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
 from headgate.connect.kafka.validate import FRAME_BYTES
 from headgate.errors import UserError
-from headgate.testing import attempt, context_in, seal
+from headgate.testing import context_in, pre_commit, write_id
 from services.kafka import Kafka
 from tests.connect.kafka.numbers import topic_of
 from tests.connect.kafka.reading import read
@@ -28,7 +28,7 @@ def topic(kafka: Kafka, tmp_path: Path) -> str:
 
 @pytest.fixture
 def staged(kafka: Kafka, topic: str, tmp_path: Path) -> StagedKafkaSink:
-    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), lanes=1)
+    sink = StagedKafkaSink(Target(kafka.servers, topic, "hg", 900_000), parallelism=1)
     sink.open(context_in(tmp_path))
     return sink
 
@@ -46,24 +46,24 @@ def staged(kafka: Kafka, topic: str, tmp_path: Path) -> StagedKafkaSink:
 def test_a_row_that_kafka_never_takes_is_refused_before_it_is_staged(
     staged: StagedKafkaSink, spark: SparkSession, columns: list[str], said: str
 ) -> None:
-    staged.begin_transaction(attempt(0))
+    staged.begin_transaction(write_id(0))
     with pytest.raises(UserError, match=f"^sink sink: Kafka topic .*: {said}"):
-        staged.invoke(attempt(0), spark.range(2).selectExpr(*columns))
+        staged.invoke(write_id(0), spark.range(2).selectExpr(*columns))
 
 
 def test_the_largest_row_that_is_staged_can_be_published(
     kafka: Kafka, topic: str, staged: StagedKafkaSink, spark: SparkSession
 ) -> None:
     size = TAKES - FRAME_BYTES - len("key") - len("hx") - 10
-    staged.begin_transaction(attempt(0))
+    staged.begin_transaction(write_id(0))
     columns = [
         "'key' AS key",
         f"repeat('x', {size}) AS value",
         f"{HEADERS} AS headers",
         "CAST(NULL AS INT) AS partition",
     ]
-    staged.invoke(attempt(0), spark.range(3).selectExpr(*columns).selectExpr("*", "current_timestamp() AS timestamp"))
-    staged.commit(seal(staged, 1, attempt(0)))
+    staged.invoke(write_id(0), spark.range(3).selectExpr(*columns).selectExpr("*", "current_timestamp() AS timestamp"))
+    staged.commit(pre_commit(staged, 1, write_id(0)))
     assert [len(one.value or b"") for one in read(kafka, topic)] == [size] * 3
 
 
@@ -72,12 +72,12 @@ def test_many_rows_that_are_together_more_than_the_topic_takes_at_once_all_arriv
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, write_ahead: bool
 ) -> None:
     target = Target(kafka.servers, topic, "hg", 900_000)
-    sink = TwoPhaseKafkaSink(target, downtime_ms=0, write_ahead=write_ahead, lanes=None, max_open=2)
+    sink = TwoPhaseKafkaSink(target, downtime_ms=0, write_ahead=write_ahead, parallelism=None, max_open=2)
     sink.open(context_in(tmp_path))
     try:
-        sink.begin_transaction(attempt(0))
-        sink.invoke(attempt(0), spark.range(1_000).selectExpr("concat(sha2(CAST(id AS STRING), 256), id) AS value"))
-        sink.commit(seal(sink, 1, attempt(0)))
+        sink.begin_transaction(write_id(0))
+        sink.invoke(write_id(0), spark.range(1_000).selectExpr("concat(sha2(CAST(id AS STRING), 256), id) AS value"))
+        sink.commit(pre_commit(sink, 1, write_id(0)))
     finally:
         sink.close()
     assert sorted(int((one.value or b"")[64:]) for one in read(kafka, topic)) == list(range(1_000))

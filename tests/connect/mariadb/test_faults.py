@@ -21,8 +21,8 @@ from headgate.connect.mariadb.table import APPLIED
 from headgate.connect.mariadb.xid import Owner
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
-from headgate.sink.api import SinkContext, Strangers, TwoPhaseSink
-from headgate.testing import SINK, attempt, compare, context_in, rows_of, seal, write
+from headgate.sink.api import SinkContext, StaleGenerations, TwoPhaseSink
+from headgate.testing import SINK, compare, context_in, pre_commit, rows_of, write, write_id
 from services.mariadb import MariaDB
 from services.server import HOST, free_port, wait_until
 from tests.connect.mariadb.places import DATABASE, build, make_table, rows_in, xa
@@ -56,44 +56,44 @@ def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
 ) -> None:
     monkeypatch.setattr(applied, "IDLE_SECONDS", 1)
     sink = cast("MariaDBSink", opened(connect.sink, mariadb, tmp_path))
-    write(sink, spark, attempt(0))
-    sink.commit(seal(sink, 1, attempt(0)))
-    write(sink, spark, attempt(1))
-    handle = seal(sink, 2, attempt(1))
+    write(sink, spark, write_id(0))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
+    write(sink, spark, write_id(1))
+    committable = pre_commit(sink, 2, write_id(1))
     owners = [owner for (owner,) in mariadb.query(f"SELECT owner FROM {APPLIED}", DATABASE)]
     with ExitStack() as frozen:
         sessions = [frozen.enter_context(connected(sink._address)) for _ in owners]
         for session, owner in zip(sessions, owners, strict=True):
             applied.lock(session, owner)
-        sink.recover_and_commit(handle)
-        compare(rows_in(mariadb, tmp_path), rows_of(attempt(0), attempt(1)))
+        sink.recover_and_commit(committable)
+        compare(rows_in(mariadb, tmp_path), rows_of(write_id(0), write_id(1)))
         for session, owner in zip(sessions, owners, strict=True):
             with pytest.raises(pymysql.Error):
                 applied.note(session, owner, (1, 2))
 
 
 @both
-def test_a_server_that_is_killed_between_seal_and_commit_has_lost_nothing(
+def test_a_server_that_is_killed_between_pre_commit_and_commit_has_lost_nothing(
     make: Make, mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(make, mariadb, tmp_path)
-    write(sink, spark, attempt(0), partitions=3)
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0), partitions=3)
+    committable = pre_commit(sink, 1, write_id(0))
     mariadb.kill()
     try:
         with pytest.raises(
             ExternalError, match=r"cannot (apply|commit) checkpoint 1.*see that the server runs"
         ) as away:
-            sink.commit(handle)
+            sink.commit(committable)
     finally:
         mariadb.start()
     assert "\n" not in str(away.value)
     compare(rows_in(mariadb, tmp_path), [])
-    sink.commit(handle)
+    sink.commit(committable)
     mariadb.kill()
     mariadb.start()
-    sink.commit(handle)
-    compare(rows_in(mariadb, tmp_path), rows_of(attempt(0)))
+    sink.commit(committable)
+    compare(rows_in(mariadb, tmp_path), rows_of(write_id(0)))
 
 
 @both
@@ -101,15 +101,15 @@ def test_a_server_that_is_killed_while_a_commit_waits_in_it_has_applied_all_or_n
     make: Make, mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(make, mariadb, tmp_path)
-    write(sink, spark, attempt(0))
-    write(sink, spark, attempt(1))
-    sink.commit(seal(sink, 1, attempt(0)))
-    handle = seal(sink, 2, attempt(1))
+    write(sink, spark, write_id(0))
+    write(sink, spark, write_id(1))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
+    committable = pre_commit(sink, 2, write_id(1))
     errors: list[HeadgateError] = []
 
     def commit() -> None:
         try:
-            sink.commit(handle)
+            sink.commit(committable)
         except HeadgateError as error:
             errors.append(error)
 
@@ -124,8 +124,8 @@ def test_a_server_that_is_killed_while_a_commit_waits_in_it_has_applied_all_or_n
         thread.join()
     mariadb.start()
     assert [type(error) for error in errors] == [ExternalError]
-    sink.commit(handle)
-    compare(rows_in(mariadb, tmp_path), rows_of(attempt(0), attempt(1)))
+    sink.commit(committable)
+    compare(rows_in(mariadb, tmp_path), rows_of(write_id(0), write_id(1)))
 
 
 @both
@@ -135,20 +135,20 @@ def test_two_that_commit_the_same_at_once_commit_it_once(
     sinks = [opened(make, mariadb, tmp_path) for _ in range(4)]
     done = []
     for batch in range(3):
-        write(sinks[0], spark, attempt(batch), partitions=4)
-        handle = seal(sinks[0], batch + 1, attempt(batch))
+        write(sinks[0], spark, write_id(batch), partitions=4)
+        committable = pre_commit(sinks[0], batch + 1, write_id(batch))
         errors: list[BaseException] = []
         ready = threading.Barrier(len(sinks))
 
         def commit(
             sink: TwoPhaseSink,
-            handle: str = handle,
+            committable: str = committable,
             ready: threading.Barrier = ready,
             errors: list[BaseException] = errors,
         ) -> None:
             ready.wait()
             try:
-                sink.commit(handle)
+                sink.commit(committable)
             except BaseException as error:  # noqa: BLE001 - for the test to judge
                 errors.append(error)
 
@@ -158,7 +158,7 @@ def test_two_that_commit_the_same_at_once_commit_it_once(
         for thread in threads:
             thread.join()
         assert errors == []
-        done += rows_of(attempt(batch))
+        done += rows_of(write_id(batch))
         compare(rows_in(mariadb, tmp_path), done)
 
 
@@ -167,32 +167,32 @@ def test_a_row_that_another_has_locked_is_waited_for(
     make: Make, mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(make, mariadb, tmp_path)
-    write(sink, spark, attempt(0))
-    handle = seal(sink, 1, attempt(0))
-    sink.commit(handle)
-    write(sink, spark, attempt(1))
-    handle = seal(sink, 2, attempt(1))
+    write(sink, spark, write_id(0))
+    committable = pre_commit(sink, 1, write_id(0))
+    sink.commit(committable)
+    write(sink, spark, write_id(1))
+    committable = pre_commit(sink, 2, write_id(1))
     with client(mariadb) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM headgate_applied FOR UPDATE")
-        thread = threading.Thread(target=sink.commit, args=(handle,))
+        thread = threading.Thread(target=sink.commit, args=(committable,))
         thread.start()
         thread.join(1.0)
         assert thread.is_alive(), "the commit did not wait for the lock"
         other.rollback()
         thread.join()
-    compare(rows_in(mariadb, tmp_path), rows_of(attempt(0), attempt(1)))
+    compare(rows_in(mariadb, tmp_path), rows_of(write_id(0), write_id(1)))
 
 
 def test_a_prepared_transaction_that_somebody_rolled_back_is_never_passed_over(
     mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(xa, mariadb, tmp_path)
-    write(sink, spark, attempt(0), partitions=1)
-    handle = seal(sink, 1, attempt(0))
+    write(sink, spark, write_id(0), partitions=1)
+    committable = pre_commit(sink, 1, write_id(0))
     (name,) = prepared(mariadb, context_in(tmp_path))
     mariadb.query(f"XA ROLLBACK {name}")
     with pytest.raises(BadStorage, match="lost the prepared transaction"):
-        sink.commit(handle)
+        sink.commit(committable)
 
 
 def test_transactions_of_others_are_left_alone(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_transactions_of_others_are_left_alone(mariadb: MariaDB, spark: SparkSes
                 cursor.execute(f"INSERT INTO {table} VALUES (-1, 'another')")
     elsewhere = build(xa, mariadb, make_table(mariadb, tmp_path))
     context = context_in(tmp_path)
-    another = SinkContext(context.job, SINK, life=f"not {context.life}", staging=context.staging)
+    another = SinkContext(context.job, SINK, incarnation=f"not {context.incarnation}", staging=context.staging)
     elsewhere.open(another)
-    write(elsewhere, spark, attempt(0), partitions=1)
-    write(sink, spark, attempt(0), partitions=1)
-    sink.abort(Strangers(Generation(2)))
+    write(elsewhere, spark, write_id(0), partitions=1)
+    write(sink, spark, write_id(0), partitions=1)
+    sink.abort(StaleGenerations(Generation(2)))
     assert prepared(mariadb, context) == []
     assert len(prepared(mariadb, another)) == 1
-    elsewhere.abort(Strangers(Generation(2)))
+    elsewhere.abort(StaleGenerations(Generation(2)))
     assert prepared(mariadb, another) == []
     mariadb.query("XA ROLLBACK X'ff00c3',X'80'")  # it is still there
     compare(rows_in(mariadb, tmp_path), [])
@@ -222,8 +222,8 @@ def test_what_was_committed_leaves_no_transaction_and_no_note_behind(
     mariadb: MariaDB, spark: SparkSession, tmp_path: Path
 ) -> None:
     sink = opened(xa, mariadb, tmp_path)
-    write(sink, spark, attempt(0))
-    sink.commit(seal(sink, 1, attempt(0)))
+    write(sink, spark, write_id(0))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     assert prepared(mariadb, context_in(tmp_path)) == []
     label = Owner.of(context_in(tmp_path)).label
     assert mariadb.query(f"SELECT * FROM headgate_commits WHERE owner LIKE '{label}%'", DATABASE) == []

@@ -22,7 +22,7 @@ GOOD: dict[str, Any] = {"host": "db", "user": "etl", "password": "hidden", "data
         ({"host": ""}, "host=''"),
         ({"user": None}, "user=None"),
         ({"database": ""}, "database=''"),
-        ({"password": 3}, "the password is no text"),
+        ({"password": 3}, "the password is not a text"),
         ({"port": "3306"}, "port='3306'"),
         ({"port": 70_000}, "too high"),
         ({"table": ""}, "table=''"),
@@ -42,11 +42,11 @@ def test_an_option_that_cannot_hold_is_refused(make: Make, options: dict[str, An
         ({"key": "id"}, "key='id'"),
         ({"key": []}, r"key=\[\]"),
         ({"key": ["id", "ID"]}, "twice"),
-        ({"lanes": 0}, "lanes=0"),
-        ({"lanes": "2"}, "lanes='2'"),
+        ({"parallelism": 0}, "parallelism=0"),
+        ({"parallelism": "2"}, "parallelism='2'"),
     ],
 )
-def test_a_key_or_lanes_that_cannot_hold_are_refused(options: dict[str, Any], words: str) -> None:
+def test_a_key_or_partitions_that_cannot_hold_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         connect.sink(**GOOD | options)
 
@@ -56,7 +56,7 @@ def test_a_key_or_lanes_that_cannot_hold_are_refused(options: dict[str, Any], wo
     [
         ({"mode": "two-phase"}, "mode='two-phase' is unknown: choose staged or xa"),
         ({"mode": "xa", "key": ["id"]}, r"key=\['id'\] is for mode='staged', not for mode='xa': leave it out"),
-        ({"mode": "xa", "lanes": 2}, "lanes=2 is for mode='staged', not for mode='xa': leave it out"),
+        ({"mode": "xa", "parallelism": 2}, "parallelism=2 is for mode='staged', not for mode='xa': leave it out"),
     ],
 )
 def test_an_option_of_another_mode_is_refused(options: dict[str, Any], words: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.connect import mariadb as connect
 from headgate.errors import HeadgateError, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.testing import attempt, context_in, seal
+from headgate.testing import context_in, pre_commit, write_id
 from services.mariadb import MariaDB
 from tests.connect.mariadb.places import DATABASE, build, make_table, xa
 
@@ -59,12 +59,12 @@ def server(request: pytest.FixtureRequest, mariadb: MariaDB) -> Iterator[MariaDB
 
 
 def write_all(sink: TwoPhaseSink, place: Path, *batches: DataFrame) -> None:
-    """Write batches, seal them for one checkpoint, and commit."""
+    """Write batches, pre-commit them for one checkpoint, and commit."""
     sink.open(context_in(place))
     for number, batch in enumerate(batches):
-        sink.begin_transaction(attempt(number))
-        sink.invoke(attempt(number), batch)
-    sink.commit(seal(sink, 1, *(attempt(number) for number in range(len(batches)))))
+        sink.begin_transaction(write_id(number))
+        sink.invoke(write_id(number), batch)
+    sink.commit(pre_commit(sink, 1, *(write_id(number) for number in range(len(batches)))))
 
 
 @pytest.mark.parametrize("make", [connect.sink, xa])
@@ -108,14 +108,14 @@ def test_staged_rows_that_do_not_fit_wait_until_the_table_takes_them(
     table = make_table(mariadb, tmp_path, "v tinyint")
     sink = build(connect.sink, mariadb, table)
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
-    sink.invoke(attempt(0), spark.sql("SELECT 1 AS v UNION ALL SELECT 300").coalesce(1))
-    handle = seal(sink, 1, attempt(0))
+    sink.begin_transaction(write_id(0))
+    sink.invoke(write_id(0), spark.sql("SELECT 1 AS v UNION ALL SELECT 300").coalesce(1))
+    committable = pre_commit(sink, 1, write_id(0))
     with pytest.raises(UserError, match=r"cannot apply checkpoint 1 to table .* Out of range"):
-        sink.commit(handle)
+        sink.commit(committable)
     assert mariadb.query(f"SELECT * FROM {table}", DATABASE) == []
     mariadb.query(f"ALTER TABLE {table} MODIFY v int", DATABASE)
-    sink.commit(handle)
+    sink.commit(committable)
     assert sorted(mariadb.query(f"SELECT v FROM {table}", DATABASE)) == [("1",), ("300",)]
 
 
@@ -126,7 +126,7 @@ def test_with_a_key_the_later_row_takes_the_place_of_the_earlier(
     server.query(f"INSERT INTO {table} VALUES (1, 'x', 0, 42), (9, 'z', 0, 9)", DATABASE)
     first = spark.sql("SELECT 1 AS A, 'x' AS b, 10 AS v UNION ALL SELECT 2, 'x', 20 UNION ALL SELECT 3, 'x', 30")
     second = spark.sql("SELECT 2 AS A, 'x' AS b, 21 AS v UNION ALL SELECT 3, 'y', 31")
-    sink = build(connect.sink, server, table, key=["b", "a"], lanes=3)
+    sink = build(connect.sink, server, table, key=["b", "a"], parallelism=3)
     write_all(sink, tmp_path, first, second)
     found = server.query(f"SELECT a, b, v, kept FROM {table} ORDER BY a, b", DATABASE)
     assert found == [
@@ -155,9 +155,9 @@ def test_rows_that_cannot_fit_are_refused_before_any_is_written(
     table = make_table(mariadb, tmp_path, "id int PRIMARY KEY, v int, made int AS (id + 1) STORED")
     sink = build(make, mariadb, table)
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     with pytest.raises(InvalidOption, match=words):
-        sink.invoke(attempt(0), spark.sql(rows))
+        sink.invoke(write_id(0), spark.sql(rows))
 
 
 def test_the_key_must_be_one_of_the_table_and_of_the_rows(
@@ -168,6 +168,6 @@ def test_the_key_must_be_one_of_the_table_and_of_the_rows(
         build(connect.sink, mariadb, table, key=["v"]).open(context_in(tmp_path))
     sink = build(connect.sink, mariadb, table, key=["id"])
     sink.open(context_in(tmp_path))
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     with pytest.raises(HeadgateError, match="no column id, which is in the key"):
-        sink.invoke(attempt(0), spark.sql("SELECT 1 AS v"))
+        sink.invoke(write_id(0), spark.sql("SELECT 1 AS v"))

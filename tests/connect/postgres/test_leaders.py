@@ -15,9 +15,9 @@ from headgate.connect import postgres as connector
 from headgate.connect.postgres.upserting import UpsertSink
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError, FencedOff, InvalidOption
-from headgate.sink.api import Attempt, SinkContext, Strangers
+from headgate.sink.api import SinkContext, StaleGenerations, WriteId
 from headgate.sink.partitions import Place
-from headgate.testing import attempt, context_in
+from headgate.testing import context_in, write_id
 from services.server import wait_until
 from tests.connect.postgres.databases import TABLE, Database
 
@@ -41,13 +41,13 @@ def opened(database: Database, tmp_path: Path) -> Iterator[Open]:
         sink.close()
 
 
-def put(sink: UpsertSink, what: Attempt, total: str) -> None:
+def put(sink: UpsertSink, what: WriteId, total: str) -> None:
     """What an executor does for a partition of the attempt."""
     rows = pa.RecordBatch.from_pydict({"number": [1, 2], "writer": [total, total]})
     sink.writer(what)(Place(0, 0), iter([rows]))
 
 
-def write(sink: UpsertSink, what: Attempt, total: str) -> None:
+def write(sink: UpsertSink, what: WriteId, total: str) -> None:
     sink.begin_transaction(what)
     put(sink, what, total)
 
@@ -59,14 +59,14 @@ def totals(database: Database) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (attempt(7), attempt(3, generation=2)),
-        (attempt(7), attempt(7, run=2)),
-        (attempt(7, run=2), attempt(8, run=2)),
+        (write_id(7), write_id(3, generation=2)),
+        (write_id(7), write_id(7, run=2)),
+        (write_id(7, run=2), write_id(8, run=2)),
     ],
     ids=["generation", "run", "batch"],
 )
 def test_an_older_attempt_changes_nothing_and_says_so(
-    opened: Open, database: Database, old: Attempt, new: Attempt
+    opened: Open, database: Database, old: WriteId, new: WriteId
 ) -> None:
     frozen, leader = opened(), opened()
     frozen.begin_transaction(old)
@@ -84,15 +84,15 @@ def test_a_generation_fences_off_the_one_before_although_it_has_nothing_to_write
     opened: Open, database: Database
 ) -> None:
     frozen, leader = opened(), opened()
-    write(frozen, attempt(0), "10")
-    frozen.begin_transaction(attempt(1))
-    leader.abort(Strangers(Generation(2)))
+    write(frozen, write_id(0), "10")
+    frozen.begin_transaction(write_id(1))
+    leader.abort(StaleGenerations(Generation(2)))
     with pytest.raises(FencedOff):
-        put(frozen, attempt(1), "20")
+        put(frozen, write_id(1), "20")
     assert totals(database) == [(1, "10"), (2, "10")]
-    leader.abort(Strangers(Generation(1)))
-    write(leader, attempt(1, generation=2), "30")
-    leader.abort(Strangers(Generation(2)))
+    leader.abort(StaleGenerations(Generation(1)))
+    write(leader, write_id(1, generation=2), "30")
+    leader.abort(StaleGenerations(Generation(2)))
     assert totals(database) == [(1, "30"), (2, "30")]
 
 
@@ -102,38 +102,38 @@ def waiting(database: Database, part: str) -> int:
     return sum(part in name for (name,) in names)
 
 
-def test_a_merge_that_began_before_the_fence_comes_before_it(opened: Open, database: Database) -> None:
+def test_a_merge_that_began_before_the_epoch_record_comes_before_it(opened: Open, database: Database) -> None:
     frozen, leader = opened(), opened()
-    write(frozen, attempt(0), "10")
-    frozen.begin_transaction(attempt(1))
-    with closing(psycopg.connect(database.dsn)) as stranger, ThreadPoolExecutor(2) as threads:
-        stranger.execute(f"SELECT FROM {TABLE} WHERE number = 1 FOR UPDATE")
-        merging: Future[None] = threads.submit(put, frozen, attempt(1), "20")
+    write(frozen, write_id(0), "10")
+    frozen.begin_transaction(write_id(1))
+    with closing(psycopg.connect(database.dsn)) as other, ThreadPoolExecutor(2) as threads:
+        other.execute(f"SELECT FROM {TABLE} WHERE number = 1 FOR UPDATE")
+        merging: Future[None] = threads.submit(put, frozen, write_id(1), "20")
         wait_until(lambda: waiting(database, ":g1:b1:") == 1)
-        raising = threads.submit(leader.begin_transaction, attempt(1, generation=2))
+        raising = threads.submit(leader.begin_transaction, write_id(1, generation=2))
         wait_until(lambda: waiting(database, ":driver") == 1)
         assert not raising.done()
-        stranger.rollback()
+        other.rollback()
         merging.result()
         raising.result()
-    put(leader, attempt(1, generation=2), "60")
+    put(leader, write_id(1, generation=2), "60")
     assert totals(database) == [(1, "60"), (2, "60")]
 
 
-def test_another_life_has_a_row_of_its_own(opened: Open, database: Database, tmp_path: Path) -> None:
-    write(opened(), attempt(5, generation=9), "10")
-    write(opened(replace(context_in(tmp_path), life="another")), attempt(0), "20")
+def test_another_incarnation_has_a_row_of_its_own(opened: Open, database: Database, tmp_path: Path) -> None:
+    write(opened(), write_id(5, generation=9), "10")
+    write(opened(replace(context_in(tmp_path), incarnation="another")), write_id(0), "20")
     assert totals(database) == [(1, "20"), (2, "20")]
 
 
 def test_a_leader_row_that_is_gone_is_named_and_made_again(opened: Open, database: Database) -> None:
     sink = opened()
-    sink.begin_transaction(attempt(0))
+    sink.begin_transaction(write_id(0))
     database.query("DELETE FROM headgate_leaders")
     with pytest.raises(ExternalError, match="the row of headgate_leaders that was raised to batch 0 is gone"):
-        put(sink, attempt(0), "10")
+        put(sink, write_id(0), "10")
     assert totals(database) == []
-    write(sink, attempt(0, run=2), "10")
+    write(sink, write_id(0, run=2), "10")
     assert totals(database) == [(1, "10"), (2, "10")]
 
 

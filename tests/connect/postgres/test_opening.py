@@ -32,10 +32,10 @@ def refused(sink: TwoPhaseSink, place: Path, kind: type[HeadgateError], said: st
     [
         (lambda: connector.sink("", table=""), "table takes the name of a table"),
         (lambda: connector.sink(f"host=x {SECRET}", table="t"), "the connection string cannot be read"),
-        (lambda: connector.sink("", table="t", parameters={"sslmod": "on"}), "'sslmod' is no parameter"),
+        (lambda: connector.sink("", table="t", parameters={"sslmod": "on"}), "'sslmod' is not a parameter"),
         (lambda: connector.sink("", table="t", parameters={"application_name": "x"}), "is set by Headgate"),
-        (lambda: connector.sink("", table="t", lanes=0), "lanes=0 is too few"),
-        (lambda: connector.sink("", table="t", wait="soon"), "wait='soon' is no duration"),
+        (lambda: connector.sink("", table="t", parallelism=0), "parallelism=0 is too few"),
+        (lambda: connector.sink("", table="t", wait="soon"), "wait='soon' is not a valid duration"),
         (lambda: connector.sink("", table="t", columns={"a": "c", "b": "c"}), "names a column of the table twice"),
         (lambda: connector.sink("", table="t", columns={}), "columns takes pairs"),
         (lambda: connector.sink("", table="t", mode="upsert", key=[]), "needs key, the names of columns"),

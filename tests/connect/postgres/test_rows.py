@@ -8,7 +8,7 @@ from pyspark.sql.functions import col, lit
 
 from headgate.connect import postgres as connector
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.testing import attempt, context_in, seal, write
+from headgate.testing import context_in, pre_commit, write, write_id
 from services.postgres import Postgres
 from tests.connect.postgres.databases import TABLE, Database
 
@@ -21,17 +21,17 @@ def test_columns_go_by_name_or_as_told_and_in_the_form_of_the_table(
         "note text, tags text[], price numeric(10,2), id bigint GENERATED ALWAYS AS IDENTITY)"
     )
     mapping = {"k.ey": "a key", "doc": "Doc", "at": "at", "day": "day", "note": "note", "tags": "tags", "p": "price"}
-    sink = connector.sink(database.dsn, table='"Odd"."My table"', columns=mapping, lanes=1)
+    sink = connector.sink(database.dsn, table='"Odd"."My table"', columns=mapping, parallelism=1)
     sink.open(context_in(tmp_path))
     frame = spark.sql(
         "SELECT id AS `k.ey`, struct(id AS a, array('x') AS b) AS doc, timestamp'2026-01-31 12:00:00' AS at, "
         "date'2026-02-01' AS day, id * 10 AS note, array('t', null) AS tags, cast(id AS decimal(10, 2)) AS p, "
         "'nobody' AS unused FROM range(0, 4, 1, 2)"
     )
-    sink.begin_transaction(attempt(0))
-    sink.invoke(attempt(0), frame)
+    sink.begin_transaction(write_id(0))
+    sink.invoke(write_id(0), frame)
     assert len(database.prepared()) == 1
-    sink.commit(seal(sink, 1, attempt(0)))
+    sink.commit(pre_commit(sink, 1, write_id(0)))
     sink.close()
     zone = spark.conf.get("spark.sql.session.timeZone")
     database.query(f"ALTER DATABASE {database.name} SET timezone = '{zone}'")
@@ -59,11 +59,11 @@ def test_rows_that_do_not_match_the_table_are_refused_by_name(
         (rows.drop("writer"), "needs a value in writer, and the rows have none"),
         (rows.select("number", "writer", lit(1).alias("number")), "two columns of the rows have the same name"),
     ):
-        sink.begin_transaction(attempt(0))
+        sink.begin_transaction(write_id(0))
         with pytest.raises(InvalidOption, match=said):
-            sink.invoke(attempt(0), frame)
+            sink.invoke(write_id(0), frame)
     with pytest.raises(UserError, match=r'sink sink: cannot write batch 0 .* null value in column "writer"') as refused:
-        sink.invoke(attempt(0), rows.withColumn("writer", lit(None).cast("string")))
+        sink.invoke(write_id(0), rows.withColumn("writer", lit(None).cast("string")))
     assert "\n" not in str(refused.value)
     assert database.prepared() == []
     sink.close()
@@ -77,27 +77,27 @@ def test_a_batch_waits_for_room_and_says_what_to_raise(spark: SparkSession, tmp_
         sink = database.sink(wait="1s")
         context = context_in(tmp_path)
         sink.open(context)
-        write(sink, spark, attempt(0), partitions=2)
-        handle = seal(sink, 1, attempt(0))
-        assert sink.has_room(attempt(0)), "nothing of another batch would make any"
-        assert not sink.has_room(attempt(1)), "a commit would make some"
+        write(sink, spark, write_id(0), partitions=2)
+        committable = pre_commit(sink, 1, write_id(0))
+        assert sink.has_room(write_id(0)), "nothing of another batch would make any"
+        assert not sink.has_room(write_id(1)), "a commit would make some"
         with pytest.raises(ExternalError, match="no room for another prepared transaction for 1 s: raise max_prepared"):
-            write(sink, spark, attempt(1))
-        sink.commit(handle)
-        assert sink.has_room(attempt(1))
-        write(sink, spark, attempt(1), partitions=2)
-        with pytest.raises(InvalidOption, match="max_prepared_transactions = 3 is less than lanes=4"):
-            database.sink(lanes=4).open(context)
+            write(sink, spark, write_id(1))
+        sink.commit(committable)
+        assert sink.has_room(write_id(1))
+        write(sink, spark, write_id(1), partitions=2)
+        with pytest.raises(InvalidOption, match="max_prepared_transactions = 3 is less than parallelism=4"):
+            database.sink(parallelism=4).open(context)
         sink.close()
 
 
 def test_an_upsert_keeps_the_last_row_of_a_key(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.make_table(key=True)
     database.query("INSERT INTO numbers VALUES (1, 'older'), (9, 'untouched')")
-    sink = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"], lanes=2)
+    sink = connector.sink(database.dsn, table=TABLE, mode="upsert", key=["number"], parallelism=2)
     sink.open(context_in(tmp_path))
     rows = [(2, "first"), (1, "first"), (2, "last"), (1, "last")]
-    sink.invoke(attempt(0), spark.createDataFrame(rows, "number long, writer string").coalesce(1))
+    sink.invoke(write_id(0), spark.createDataFrame(rows, "number long, writer string").coalesce(1))
     assert sorted(database.rows()) == [(1, "last"), (2, "last"), (9, "untouched")]
 
 
@@ -107,7 +107,7 @@ def test_upserts_that_meet_in_the_table_all_arrive(spark: SparkSession, database
     sink.open(context_in(tmp_path))
     numbers = spark.range(0, 20_000, 1, 2)
     both = numbers.select((col("id") % 10_000).alias("number"), lit("w").alias("writer"))
-    sink.invoke(attempt(0), both)
+    sink.invoke(write_id(0), both)
     assert database.query("SELECT count(*), sum(number) FROM numbers") == [("10000", "49995000")]
 
 
@@ -117,7 +117,7 @@ def test_a_row_without_its_key_is_refused(spark: SparkSession, database: Databas
     sink.open(context_in(tmp_path))
     frame = spark.range(3).select(lit(None).cast("long").alias("number"), lit("x").alias("writer"))
     with pytest.raises(UserError, match="a row has no number, which is its key"):
-        sink.invoke(attempt(0), frame)
+        sink.invoke(write_id(0), frame)
     with pytest.raises(InvalidOption, match="the rows have no number, which is their key"):
-        sink.invoke(attempt(0), frame.drop("number"))
+        sink.invoke(write_id(0), frame.drop("number"))
     assert database.rows() == []

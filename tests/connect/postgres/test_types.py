@@ -143,8 +143,8 @@ def test_a_type_without_a_binary_form_takes_the_whole_copy_to_text(database: Dat
     [
         ("smallint", pa.array([40_000]), "column value of type smallint cannot take a value: .*40000"),
         ("real", pa.array([1e300]), "too large for a column of type real"),
-        ("uuid", pa.array(["zz"]), "'zz' is no uuid"),
-        ("uuid", pa.array(["x" * 32]), "is no uuid"),
+        ("uuid", pa.array(["zz"]), "'zz' is not a valid uuid"),
+        ("uuid", pa.array(["x" * 32]), "is not a valid uuid"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(kind: str, array: pa.Array, said: str, database: Database) -> None:

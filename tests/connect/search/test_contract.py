@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession, functions as F  # noqa: N812 - as everywhe
 from headgate.connect import search
 from headgate.errors import FencedOff, InvalidOption, UserError
 from headgate.sink.api import TwoPhaseSink
-from headgate.testing import CONTEXT, IdempotentContract, Row, attempt, context_in
+from headgate.testing import CONTEXT, IdempotentContract, Row, context_in, write_id
 from services.opensearch import OpenSearch
 
 
@@ -46,7 +46,7 @@ def test_a_row_is_a_document_under_the_id_of_its_columns(spark: SparkSession, op
         F.expr("named_struct('x', 1, 'y', 'z')").alias("nested"),
         F.lit(None).cast("string").alias("nothing"),
     )
-    sink.invoke(attempt(0), rows)
+    sink.invoke(write_id(0), rows)
     assert opensearch.documents("types") == {
         f'a%3Ab%25\n"ü{number}:1577836800123456': {
             "number": number,
@@ -67,7 +67,7 @@ def test_a_row_does_not_replace_a_document_of_a_higher_version(spark: SparkSessi
         rows = spark.range(1).select(
             F.col("id").alias("number"), F.lit(version).alias("version"), F.lit(text).alias("text")
         )
-        sink.invoke(attempt(batch), rows)
+        sink.invoke(write_id(batch), rows)
     assert opensearch.documents("versions") == {"0": {"number": 0, "version": 2, "text": "second again"}}
 
 
@@ -79,17 +79,17 @@ def test_an_index_that_the_server_has_counted_itself_goes_on_and_says_when_somet
     plain = search.sink(opensearch.url, index="counted", id="number", fenced=False)
     plain.open(context_in(tmp_path))
     for batch in range(3):
-        plain.invoke(attempt(batch), rows.withColumn("text", F.lit("before")))
+        plain.invoke(write_id(batch), rows.withColumn("text", F.lit("before")))
     sink = search.sink(opensearch.url, index="counted", id="number")
     sink.open(context_in(tmp_path))
-    sink.invoke(attempt(3, generation=2), rows.withColumn("text", F.lit("new")))
+    sink.invoke(write_id(3, generation=2), rows.withColumn("text", F.lit("new")))
     with pytest.raises(FencedOff, match=r"^sink sink: batch 4 is fenced off: document 0: version_conflict.*current"):
-        sink.invoke(attempt(4), rows.withColumn("text", F.lit("late")))
+        sink.invoke(write_id(4), rows.withColumn("text", F.lit("late")))
     assert opensearch.documents("counted") == {"0": {"number": 0, "text": "new"}}
     mine = search.sink(opensearch.url, index="counted", id="number", version="number")
     mine.open(context_in(tmp_path))
     with pytest.raises(UserError, match=r"document 0 of index counted has version .* make the index anew"):
-        mine.invoke(attempt(5), rows)
+        mine.invoke(write_id(5), rows)
     assert not plain.fenced
     assert not mine.fenced
 
@@ -98,7 +98,7 @@ def test_of_two_rows_with_one_id_the_later_one_stays(spark: SparkSession, opense
     opensearch.create_index("twice")
     sink = search.sink(opensearch.url, index="twice", id="half", bulk_rows=2)
     sink.open(CONTEXT)
-    sink.invoke(attempt(0), spark.range(0, 10, 1, 1).select("id", F.expr("id div 5").alias("half")))
+    sink.invoke(write_id(0), spark.range(0, 10, 1, 1).select("id", F.expr("id div 5").alias("half")))
     found = {key: document["id"] for key, document in opensearch.documents("twice").items()}
     assert found == {"0": 4, "1": 9}
 
@@ -111,7 +111,7 @@ def test_a_document_that_the_mapping_refuses_is_named(spark: SparkSession, opens
         F.when(F.col("id") == 1, "one").otherwise(F.col("id").cast("string")).alias("number")
     )
     with pytest.raises(UserError, match=r"^sink sink: index strict does not take document one: mapper_parsing.*long"):
-        sink.invoke(attempt(0), rows)
+        sink.invoke(write_id(0), rows)
 
 
 def test_an_index_that_must_not_be_written_is_named(spark: SparkSession, opensearch: OpenSearch) -> None:
@@ -120,14 +120,14 @@ def test_an_index_that_must_not_be_written_is_named(spark: SparkSession, opensea
     sink.open(CONTEXT)
     opensearch.request("PUT", "/blocked/_settings", {"index.blocks.write": True})
     with pytest.raises(UserError, match=r"document 0: cluster_block_exception: .*index write"):
-        sink.invoke(attempt(0), spark.range(0, 3, 1, 1))
+        sink.invoke(write_id(0), spark.range(0, 3, 1, 1))
 
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_row_without_an_id_is_refused(spark: SparkSession, opensearch: OpenSearch, value: str | None) -> None:
     sink = search.sink(opensearch.url, index="nowhere", id="text")
     with pytest.raises(UserError, match="a row has no id, text is null or empty"):
-        sink.invoke(attempt(0), spark.range(2).select(F.lit(value).cast("string").alias("text")))
+        sink.invoke(write_id(0), spark.range(2).select(F.lit(value).cast("string").alias("text")))
 
 
 def test_columns_that_are_not_there_or_can_be_no_id_are_refused(spark: SparkSession) -> None:
@@ -135,4 +135,4 @@ def test_columns_that_are_not_there_or_can_be_no_id_are_refused(spark: SparkSess
     for column, message in (("nowhere", "there is no column 'nowhere': the rows have id, list"), ("list", "no key")):
         sink = search.sink("http://127.0.0.1:1", index="i", id=column)
         with pytest.raises(InvalidOption, match=message):
-            sink.invoke(attempt(0), rows)
+            sink.invoke(write_id(0), rows)

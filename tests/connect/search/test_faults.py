@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headgate.connect import search
 from headgate.errors import ExternalError, InvalidOption
-from headgate.testing import CONTEXT, attempt
+from headgate.testing import CONTEXT, write_id
 from services.opensearch import OpenSearch
 from services.server import HOST, free_port
 from services.tls import Certificates
@@ -34,7 +34,7 @@ def test_a_server_that_is_killed_in_the_middle_and_started_again_has_every_row(
     with Proxy(opensearch.port, plan=kill_at_the_fifth) as proxy, ThreadPoolExecutor(1) as pool:
         sink = search.sink(proxy.url, index="killed", id="id", bulk_rows=100, timeout="120s")
         sink.open(CONTEXT)
-        writing = pool.submit(sink.invoke, attempt(0), spark.range(ROWS))
+        writing = pool.submit(sink.invoke, write_id(0), spark.range(ROWS))
         assert killed.wait(60)
         opensearch.start()
         writing.result(180)
@@ -49,7 +49,7 @@ def test_requests_that_are_lost_or_whose_answers_are_lost_or_that_find_it_busy_a
     with Proxy(opensearch.port, plan=troubles.happens) as proxy:
         sink = search.sink(proxy.url, index="troubled", id="id", bulk_rows=200)
         sink.open(CONTEXT)
-        sink.invoke(attempt(0), spark.range(ROWS))
+        sink.invoke(write_id(0), spark.range(ROWS))
         assert proxy.requests == 1 + ROWS // 200 + len(troubles.planned)
     assert {int(key) for key in opensearch.documents("troubled")} == set(range(ROWS))
 
@@ -58,7 +58,7 @@ def test_another_node_is_asked_when_one_is_away(spark: SparkSession, opensearch:
     opensearch.create_index("nodes")
     sink = search.sink([f"http://{HOST}:{free_port()}", opensearch.url], index="nodes", id="id")
     sink.open(CONTEXT)
-    sink.invoke(attempt(0), spark.range(10))
+    sink.invoke(write_id(0), spark.range(10))
     assert len(opensearch.documents("nodes")) == 10
 
 
@@ -66,7 +66,7 @@ def test_a_server_that_stays_busy_is_given_up_after_the_timeout(spark: SparkSess
     with Proxy(opensearch.port, plan=lambda _: 429) as proxy:
         sink = search.sink(proxy.url, index="busy", id="id", timeout="1s")
         with pytest.raises(ExternalError, match=r"cannot write to index busy: .* is busy: 429: test_exception: as the"):
-            sink.invoke(attempt(0), spark.range(10))
+            sink.invoke(write_id(0), spark.range(10))
 
 
 def test_what_a_busy_server_said_is_told_although_it_fell_silent_then(
@@ -82,7 +82,7 @@ def test_what_a_busy_server_said_is_told_although_it_fell_silent_then(
     with Proxy(opensearch.port, plan=happens) as proxy:
         sink = search.sink(proxy.url, index="busy", id="id", timeout="1s")
         with pytest.raises(ExternalError, match=r"cannot write to index busy: .* is busy: 429"):
-            sink.invoke(attempt(0), spark.range(1))
+            sink.invoke(write_id(0), spark.range(1))
         assert proxy.requests > 1
         answered.set()
 
@@ -125,7 +125,7 @@ def test_a_wrong_password_is_refused_and_not_shown(spark: SparkSession, opensear
         assert "secret" not in str(caught.value)
         sink = search.sink(proxy.url, index="guarded", id="id", user="me", password="right")  # noqa: S106 - not one
         sink.open(CONTEXT)
-        sink.invoke(attempt(0), spark.range(10))
+        sink.invoke(write_id(0), spark.range(10))
     assert len(opensearch.documents("guarded")) == 10
 
 
@@ -142,7 +142,7 @@ def test_a_server_with_tls_is_trusted_by_its_authority_alone(
             search.sink(proxy.url, index="trusted", id="id", ca="nowhere").open(CONTEXT)
         sink = search.sink(proxy.url, index="trusted", id="id", ca=str(certificates.authority))
         sink.open(CONTEXT)
-        sink.invoke(attempt(0), spark.range(10))
+        sink.invoke(write_id(0), spark.range(10))
     assert len(opensearch.documents("trusted")) == 10
 
 

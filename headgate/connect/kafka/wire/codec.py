@@ -34,7 +34,7 @@ class Reader:
         return len(self._data) - self._at
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
+        """How many bytes."""
         if not 0 <= size <= self.left:
             raise Malformed(f"{size} bytes are wanted and {self.left} are left")
         self._at += size
@@ -70,7 +70,7 @@ def _integer(size: int) -> Layout[int]:
 def _read_boolean(reader: Reader) -> bool:
     value = reader.take(1)[0]
     if value > 1:
-        raise Malformed(f"{value} is no boolean")
+        raise Malformed(f"{value} is not a valid boolean")
     return value == 1
 
 

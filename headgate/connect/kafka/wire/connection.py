@@ -72,7 +72,7 @@ def addresses(servers: str) -> tuple[tuple[str, int], ...]:
             host, port = text, str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
         if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-            raise InvalidOption(f"kafka: {entry.strip()!r} is no server: give host:port")
+            raise InvalidOption(f"kafka: {entry.strip()!r} is not a valid server: give host:port")
         found.append((host, int(port)))
     if not found:
         raise InvalidOption("kafka: no server is given: give host:port,host:port")

@@ -1,7 +1,7 @@
-"""What a two-phase Kafka sink seals for one checkpoint, and its form as text.
+"""What a two-phase Kafka sink pre-commits for one checkpoint, and its form as text.
 
-One rule: a handle names every open transaction by all that is needed to end it from any process, and the file in which
-its rows wait in case the broker has given it up.
+One rule: a committable names every open transaction by all that is needed to end it from any process, and the file in
+which its rows wait in case the broker has given it up.
 """
 
 import json
@@ -10,13 +10,13 @@ from typing import Any, Self
 
 from headgate.connect.kafka.names import FIRST, NOW, SCHEMES, Scheme, Slot
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.sink.api import Attempt
+from headgate.sink.api import WriteId
 from headgate.sink.form import Whose, from_text, number, to_text
 
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """What one partition of a batch wrote: sealed by flush, and open at the broker."""
+    """What one partition of a batch wrote: pre-committed by flush, and open at the broker."""
 
     slot: Slot
     producer_id: int
@@ -26,7 +26,7 @@ class OpenTransaction:
     """Below the attempt's staging directory. Empty if the rows wait nowhere else."""
     size: int = 0
     checksum: int | None = None
-    """None without a file, and in what earlier versions of Headgate sealed."""
+    """None without a file, and in what earlier versions of Headgate pre-committed."""
 
     def to_text(self) -> str:
         """What an executor answers."""
@@ -50,7 +50,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True)
-class SealedBatches:
+class KafkaCommittable:
     """All that one commit ends."""
 
     job: str
@@ -58,36 +58,38 @@ class SealedBatches:
     generation: Generation
     checkpoint: CheckpointId
     batches: tuple[tuple[Batch, Run, tuple[OpenTransaction, ...]], ...]
-    sealed_ms: int = 0
-    """When, by the clock of who sealed it. 0 in what earlier versions of Headgate sealed."""
+    pre_committed_ms: int = 0
+    """When, by the clock of who pre-committed it. 0 in what earlier versions of Headgate pre-committed."""
     scheme: Scheme = NOW
     """By which the transactions have their ids."""
 
-    def attempts(self) -> list[tuple[Attempt, tuple[OpenTransaction, ...]]]:
+    def write_ids(self) -> list[tuple[WriteId, tuple[OpenTransaction, ...]]]:
         """The transactions, with whose they are."""
         return [
-            (Attempt(self.job, self.sink, self.generation, batch, run), transactions)
+            (WriteId(self.job, self.sink, self.generation, batch, run), transactions)
             for batch, run, transactions in self.batches
         ]
 
-    def to_handle(self) -> str:
+    def to_text(self) -> str:
         """The text that goes into the checkpoint."""
         batches = [[batch, run, [each.fields() for each in transactions]] for batch, run, transactions in self.batches]
-        when = {"sealed_ms": self.sealed_ms} if self.sealed_ms else {}
+        when = {"pre_committed_ms": self.pre_committed_ms} if self.pre_committed_ms else {}
         fields = {"ids": self.scheme.number, "batches": batches, **when}
         return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), fields)
 
     @staticmethod
-    def from_handle(handle: str) -> "SealedBatches":
-        """Read what ``to_handle`` wrote. Anything else is refused."""
+    def from_text(committable: str) -> "KafkaCommittable":
+        """Read what ``to_text`` wrote. Anything else is refused."""
 
-        def read(whose: Whose, fields: Any) -> SealedBatches:
+        def read(whose: Whose, fields: Any) -> KafkaCommittable:
             batches = tuple(
                 (Batch(number(batch)), Run(number(run)), tuple(OpenTransaction.of(each) for each in transactions))
                 for batch, run, transactions in fields["batches"]
             )
-            sealed_ms = number(fields.get("sealed_ms", 0))
+            pre_committed_ms = number(fields.get("pre_committed_ms", 0))
             scheme = SCHEMES[number(fields.get("ids", FIRST.number))]
-            return SealedBatches(whose.job, whose.sink, whose.generation, whose.checkpoint, batches, sealed_ms, scheme)
+            return KafkaCommittable(
+                whose.job, whose.sink, whose.generation, whose.checkpoint, batches, pre_committed_ms, scheme
+            )
 
-        return from_text(handle, read)
+        return from_text(committable, read)
