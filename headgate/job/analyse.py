@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob, UserError
 from headgate.job.node import Kind, Node
-from headgate.job.parts import Source
 from headgate.job.processor import Processor, rehearse, run_processor
+from headgate.source.api import Source
 
 LOADED = -1
 """The index of a source's own data frame, which is not an input."""

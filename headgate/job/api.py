@@ -18,12 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.columns import check_columns
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
+from headgate.core.settings import Mode
 from headgate.errors import InvalidJob, InvalidOption
 from headgate.job.node import Kind, Node
-from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import TIME_MODES, Processor
 from headgate.job.settings import Checkpointing, check_scheme
 from headgate.needs import refuse_contradiction
+from headgate.sink.api import TwoPhaseSink
+from headgate.source.api import Source
+from headgate.state_backend import StateBackend
 from headgate.values import Duration, duration_ms
 
 if TYPE_CHECKING:  # What runs a job is loaded when one is run.
@@ -102,13 +105,20 @@ class Job:
             self.batch_interval_ms = (
                 None if batch_interval is None else duration_ms(batch_interval, name="batch_interval")
             )
-        self._draft = _Draft(name, where)
+        self._draft = _Draft(name, where, None if state_backend is None else state_backend.name)
 
     def source(self, uid: str, source: Source | None = None) -> "Stream":
         """Begin a stream."""
         where = _caller()
         _check_uid(where, "source", uid)
-        _check_part(where, source, Source, "source", "headgate.generator.source(...)")
+        if not isinstance(source, Source):
+            raise _other_than(where, source, "source", "Source", "headgate.generator.source(...)")
+        _need(
+            where,
+            source.replayable or Mode(self.checkpoint.mode) is not Mode.EXACTLY_ONCE,
+            f"source({uid!r}, ...) cannot be read again from an offset, which exactly-once needs: "
+            "choose another source, or mode='at-least-once'",
+        )
         return self._draft.add(Node(uid, Kind.SOURCE, what=source, where=where))
 
     def run(
@@ -191,6 +201,12 @@ class Stream:
         _check_uid(where, "process", uid)
         if not isinstance(processor, Processor):
             raise InvalidJob(f"{where}: process({uid!r}, ...) needs a headgate.Processor, not {_seen(processor)}")
+        _need(
+            where,
+            self._draft.state_backend in {None, "rocksdb"},
+            f"process({uid!r}, ...) needs the state backend rocksdb, not {self._draft.state_backend}: "
+            "Spark keeps this state in no other",
+        )
         _need(where, hasattr(processor, "output"), f"{type(processor).__name__} has no output: name its columns there")
         _need(
             where,
@@ -246,11 +262,12 @@ class Stream:
         )
         return self._add(where, uid, Kind.JOIN, fn or JoinOn(names, how), other, new_task=new_task)
 
-    def sink(self, uid: str, sink: Sink | None = None) -> None:
+    def sink(self, uid: str, sink: TwoPhaseSink | None = None) -> None:
         """Write the records out."""
         where = _caller()
         _check_uid(where, "sink", uid)
-        _check_part(where, sink, Sink, "sink", "headgate.files.sink(...)")
+        if not isinstance(sink, TwoPhaseSink):
+            raise _other_than(where, sink, "sink", "TwoPhaseSink", "headgate.files.sink(...)")
         self._add(where, uid, Kind.SINK, sink)
 
     def _add(
@@ -301,6 +318,7 @@ class _Draft:
 
     name: str
     where: str
+    state_backend: str | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
     """By uid, whatever its case: some file systems do not tell A from a."""
     frozen: bool = False
@@ -367,12 +385,10 @@ def _check_name(where: str, noun: str, name: object) -> None:
     )
 
 
-def _check_part(where: str, part: object, shape: type, noun: str, example: str) -> None:
-    _need(
-        where,
-        isinstance(part, shape) and not isinstance(part, type),
-        f"{_seen(part)} is no {noun}: give one, as in {example}",
-    )
+def _other_than(where: str, part: object, noun: str, base: str, example: str) -> InvalidJob:
+    """The refusal of what was given as a source or a sink."""
+    inherit = "" if part is None or isinstance(part, type) else f"; a class of yours inherits from headgate.{base}"
+    return InvalidJob(f"{where}: {_seen(part)} is not a {noun}: give one, as in {example}{inherit}")
 
 
 def _is_name(value: object) -> bool:

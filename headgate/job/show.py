@@ -8,9 +8,10 @@ from typing import Any
 
 from headgate.core.settings import Mode
 from headgate.job.node import Kind, Node
-from headgate.job.parts import Sink, Source
 from headgate.job.plan import Plan, PlannedTask
 from headgate.redact import redact
+from headgate.sink.api import TwoPhaseSink
+from headgate.source.api import Source
 
 _STRONG_FIRST = ("exactly-once", "effectively-once", "at-least-once")
 
@@ -96,9 +97,8 @@ def guarantee(plan: Plan, mode: Mode) -> tuple[str, list[str]]:
 
 
 def _promise(node: Node) -> str:
-    assert isinstance(node.what, Sink)
-    guarantee = node.what.guarantee
-    return str(getattr(guarantee, "value", guarantee))
+    assert isinstance(node.what, TwoPhaseSink)
+    return node.what.guarantee.value
 
 
 def _task(task: PlannedTask) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _task(task: PlannedTask) -> dict[str, Any]:
 
 
 def _part(node: Node) -> dict[str, Any]:
-    described = redact(node.what.describe()) if isinstance(node.what, (Source, Sink)) else ""
+    described = redact(node.what.describe()) if isinstance(node.what, Source | TwoPhaseSink) else ""
     return {
         "uid": node.uid,
         "kind": node.kind.value,

@@ -28,13 +28,11 @@ from headgate.core.events import Event, TransactionCommitted
 from headgate.core.ids import CheckpointId, LeaderId, SinkId
 from headgate.core.records import Ending, Restore
 from headgate.core.restart import FailureClass
-from headgate.core.settings import Mode
 from headgate.core.state import JobState, Phase
 from headgate.errors import ExternalError, HeadgateError, InvalidJob, InvalidOption, UserError
 from headgate.job.analyse import Analysis, analyse
 from headgate.job.api import Job
 from headgate.job.check import check
-from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, plan
 from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
@@ -202,9 +200,7 @@ def run(
 
 
 def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | None, attach: Attach) -> Result:
-    nodes = job.freeze()
-    _refuse_unfit(job, nodes)
-    for node in nodes:
+    for node in job.freeze():
         if isinstance(node.what, Source):
             node.what.open()
     uri = str(options.storage or job.checkpoint.storage)
@@ -223,26 +219,6 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
 
     with preflight.confirming(store, options, beginning, show) as confirmed, spark_for(job, options, spark) as made:
         return _run(job, teller, made, store, confirmed.result, attach)
-
-
-def _refuse_unfit(job: Job, nodes: tuple[Node, ...]) -> None:
-    """What no run of this job could work with."""
-    exactly_once = to_core(job.checkpoint, job.restart).mode is Mode.EXACTLY_ONCE
-    for node in nodes:
-        where = f"{node.where}: {node.kind.value} {node.uid}"
-        if node.kind is Kind.SOURCE and not isinstance(node.what, Source):
-            raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.Source")
-        if node.kind is Kind.SINK and not isinstance(node.what, TwoPhaseSink):
-            raise InvalidJob(f"{where} is a {type(node.what).__name__}: let it inherit from headgate.TwoPhaseSink")
-        if node.kind is Kind.PROCESS and job.state_backend is not None and job.state_backend.name != "rocksdb":
-            raise InvalidJob(
-                f"{where} needs the state backend rocksdb, not {job.state_backend.name}: Spark has it in no other"
-            )
-        if isinstance(node.what, Source) and exactly_once and not node.what.replayable:
-            raise InvalidJob(
-                f"{where} cannot be read again from an offset, which exactly-once needs: "
-                "choose another source, or mode='at-least-once'"
-            )
 
 
 def _run(

@@ -21,7 +21,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -31,6 +30,7 @@ from pyspark.sql import SparkSession
 
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.needs import NEEDED, refuse_contradiction
+from headgate.state_backend import StateBackend
 from headgate.task import packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
@@ -75,18 +75,6 @@ ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
 ADDRESS_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
 """Where users say at which addresses Spark's processes listen. Who says nothing gets, on one machine, the loopback one:
 whoever reaches Spark's ports without ``spark.authenticate`` can run code in its processes."""
-
-
-class StateBackend(Protocol):
-    """Where Spark keeps the state of operators, as ``headgate.state_backend`` makes it."""
-
-    @property
-    def name(self) -> str:
-        """The backend in one word."""
-
-    @property
-    def conf(self) -> Mapping[str, str]:
-        """The settings of Spark that choose it."""
 
 
 def settings_for(

@@ -12,15 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.job.node import Kind, Node
 from headgate.job.plan import Plan, plan
+from headgate.sink.api import Guarantee
+from headgate.sink.console import ConsoleSink
+from headgate.source.api import Source
 
 _WORD = re.compile(r"([\w.-]+)([*~=+!]*)(?:<([\w.,-]+))?")
 
 
 @dataclass(frozen=True)
-class RateSource:
+class RateSource(Source):
     """Spark's own counter: columns ``timestamp`` and ``value``."""
 
-    replayable: bool = True
+    again: bool = True
+
+    @property
+    def replayable(self) -> bool:
+        return self.again
 
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
         assert trigger_ms is None
@@ -31,8 +38,12 @@ class RateSource:
 
 
 @dataclass(frozen=True)
-class NullSink:
-    guarantee: str = "exactly-once"
+class NullSink(ConsoleSink):
+    promise: Guarantee = Guarantee.EXACTLY_ONCE
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.promise
 
     def describe(self) -> str:
         return "nowhere"

@@ -7,14 +7,15 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from headgate import console, generator, restart, state_backend
+from headgate import restart, state_backend
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
 from headgate.job.node import Kind, Node
-from headgate.job.parts import Sink, Source, StateBackend
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
+from headgate.sink.api import Guarantee
+from headgate.source.api import Source
 from tests.job.helpers import NullSink, RateSource
 
 STORAGE = Checkpointing(storage="file:///data/headgate")
@@ -31,6 +32,15 @@ class NoOutput(Processor):
     process = Echo.process
 
 
+class Duck:
+    """Has what a sink has, and is none."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def describe(self) -> str:
+        raise AssertionError
+
+
 class BadTime(Echo):
     time = "lunar"
 
@@ -45,6 +55,10 @@ def both(left: DataFrame, right: DataFrame) -> DataFrame:
 
 def new_job(name: str = "orders") -> Job:
     return Job(name, checkpoint=STORAGE)
+
+
+def in_memory() -> Job:
+    return Job("orders", checkpoint=STORAGE, state_backend=state_backend.hashmap())
 
 
 def stream(job: Job | None = None, uid: str = "in") -> Stream:
@@ -111,11 +125,9 @@ def test_a_job_is_frozen_once_and_the_same_each_time() -> None:
     assert job.freeze() == job.freeze()
 
 
-def test_headgates_own_sources_sinks_and_backends_have_the_shape_that_a_job_asks_for() -> None:
-    assert isinstance(generator.source(rows=1), Source)
-    assert isinstance(console.sink(), Sink)
-    assert not isinstance(console.sink(), Source)
-    assert isinstance(state_backend.rocksdb(), StateBackend)
+def test_a_source_that_cannot_be_read_again_is_for_a_job_that_is_not_exactly_once() -> None:
+    job = Job("orders", checkpoint=Checkpointing(storage="/data", mode="at-least-once"))
+    assert job.source("in", RateSource(again=False)).uid == "in"
 
 
 def unfinished() -> None:
@@ -183,6 +195,18 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: new_job().source("in", anything(RateSource)), r"LINE: <class '.*RateSource'> is not a source"),
     (lambda: stream().sink("out", anything(RateSource())), r"LINE: RateSource\(.*\) is not a sink: give one, as in"),
     (lambda: stream().sink("out", anything(print)), "LINE: <built-in function print> is not a sink"),
+    (
+        lambda: stream().sink("out", anything(Duck())),
+        r"LINE: .*Duck object.* is not a sink: give one, .*; a class of yours inherits from headgate.TwoPhaseSink",
+    ),
+    (
+        lambda: new_job().source("in", RateSource(again=False)),
+        r"LINE: source\('in', ...\) cannot be read again from an offset, which exactly-once needs: choose",
+    ),
+    (
+        lambda: stream(in_memory()).process("x", Echo(), key="k"),
+        r"LINE: process\('x', ...\) needs the state backend rocksdb, not hashmap",
+    ),
     (
         lambda: stream().transform("x"),
         r"LINE: transform\('x', ...\) needs a function from DataFrame to DataFrame, not None",

@@ -87,30 +87,43 @@ def test_the_picture_has_every_node_in_its_task_and_every_edge_once() -> None:
     )
 
 
+EFFECTIVELY, REPEATING = NullSink(promise=Guarantee.EFFECTIVELY_ONCE), NullSink(promise=Guarantee.AT_LEAST_ONCE)
+
+
 @pytest.mark.parametrize(
     ("mode", "what", "guarantee", "because"),
     [
         (Mode.EXACTLY_ONCE, {}, "exactly-once", []),
         (
             Mode.EXACTLY_ONCE,
-            {"one": NullSink("effectively-once")},
+            {"one": EFFECTIVELY},
             "effectively-once",
             ["sink one is effectively-once"],
         ),
         (
             Mode.EXACTLY_ONCE,
-            {"one": NullSink("effectively-once"), "two": NullSink("at-least-once")},
+            {"one": EFFECTIVELY, "two": REPEATING},
             "at-least-once",
             ["sink one is effectively-once", "sink two is at-least-once"],
         ),
         (Mode.AT_LEAST_ONCE, {}, "at-least-once", ["mode is at-least-once"]),
         (Mode.AT_MOST_ONCE, {}, "at-most-once", ["mode is at-most-once"]),
-        (Mode.AT_MOST_ONCE, {"one": NullSink("effectively-once")}, "at-most-once", ["mode is", "sink one"]),
-        (Mode.AT_MOST_ONCE, {"one": NullSink("at-least-once")}, "none", ["mode is at-most-once", "sink one is"]),
-        (Mode.AT_LEAST_ONCE, {"a": RateSource(replayable=False)}, "none", ["source a cannot be read again", "mode is"]),
         (
             Mode.AT_MOST_ONCE,
-            {"a": RateSource(replayable=False)},
+            {"one": EFFECTIVELY},
+            "at-most-once",
+            ["mode is", "sink one"],
+        ),
+        (
+            Mode.AT_MOST_ONCE,
+            {"one": REPEATING},
+            "none",
+            ["mode is at-most-once", "sink one is"],
+        ),
+        (Mode.AT_LEAST_ONCE, {"a": RateSource(again=False)}, "none", ["source a cannot be read again", "mode is"]),
+        (
+            Mode.AT_MOST_ONCE,
+            {"a": RateSource(again=False)},
             "at-most-once",
             ["mode is", "source a cannot be read"],
         ),
@@ -132,5 +145,5 @@ def test_a_job_promises_what_its_weakest_part_does(
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_every_promise_that_headgates_sinks_make_has_its_place(guarantee: Guarantee) -> None:
-    data = as_data("job", with_parts("a  out!<a", out=NullSink(guarantee)))  # type: ignore[arg-type]
+    data = as_data("job", with_parts("a  out!<a", out=NullSink(promise=guarantee)))
     assert data["guarantee"] == guarantee.value

@@ -396,25 +396,6 @@ def test_a_job_that_no_longer_fits_its_checkpoint_is_refused_unless_state_may_be
     assert "has state for windows, which the job no longer has" in refusal(spark, "keyed", stopped_windows)
 
 
-def test_a_source_that_cannot_be_read_again_is_refused_before_anything_starts(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    class Once(hg.Source):
-        replayable = False
-
-        def load(self, spark: SparkSession, trigger_ms: int | None) -> Any:
-            raise AssertionError((spark, trigger_ms))
-
-        def describe(self) -> str:
-            return "once"
-
-    job = hg.Job("once", checkpoint=hg.Checkpointing(storage=str(tmp_path / "storage")))
-    job.source("once", Once()).sink("out", hg.files.sink(str(tmp_path / "out")))
-    with pytest.raises(hg.UserError, match=r"test_jobs.py:\d+: source once cannot be read again"):
-        job.run(None, lambda _: None, spark)
-    assert not (tmp_path / "storage").exists()
-
-
 # -- what would only fail again ---------------------------------------------------------------------------------------
 
 
