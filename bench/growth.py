@@ -32,7 +32,7 @@ from headgate.core.job import step
 from headgate.core.records import AbortedEntry, Boundary, EpochRecord, Record, Restore
 from headgate.core.settings import Settings
 from headgate.core.state import JobState
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.storage import Storage
 from headgate.snapshot.take import Snapshots, task_directory
 from headgate.store import codec
@@ -102,8 +102,8 @@ class Job:
 
     # -- the driver loop, without threads ------------------------------------------------------------------------------
 
-    def _hear(self, fact: Event | Note) -> None:
-        if not isinstance(fact, Note):
+    def _hear(self, fact: Event | Observation) -> None:
+        if not isinstance(fact, Observation):
             self._facts.append(fact)
 
     def _tell(self, fact: Event) -> None:

@@ -23,7 +23,7 @@ from headgate.errors import BadStorage
 
 
 @dataclass(frozen=True)
-class Entry:
+class SegmentEntry:
     """One committed segment. File names are relative to the channel's directory."""
 
     batch: Batch
@@ -62,11 +62,13 @@ class Segments:
         where = write_id(self.directory, batch, run)
         if not where.is_dir():
             return  # Every batch makes one, rows or not. Whoever still needs it finds that there is no entry.
-        entry = Entry(batch, run, tuple((f"{batch}/r{run}/{name}", size) for name, size in sorted(_data_files(where))))
+        entry = SegmentEntry(
+            batch, run, tuple((f"{batch}/r{run}/{name}", size) for name, size in sorted(_data_files(where)))
+        )
         if self.entry(batch) != entry:
             self.write(entry)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: SegmentEntry) -> None:
         """Put an entry into the log, whole or not at all."""
         log = self._log(entry.batch)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ class Segments:
         scratch.write_text(json.dumps({"run": entry.run, "files": entry.files}), encoding="utf-8")
         scratch.replace(log)
 
-    def entry(self, batch: Batch) -> Entry | None:
+    def entry(self, batch: Batch) -> SegmentEntry | None:
         """The entry of a batch, or None if it is not (or no longer) in the log."""
         try:
             text = self._log(batch).read_text(encoding="utf-8")
@@ -82,11 +84,13 @@ class Segments:
             return None
         try:
             found = json.loads(text)
-            return Entry(batch, Run(found["run"]), tuple((str(name), int(size)) for name, size in found["files"]))
+            return SegmentEntry(
+                batch, Run(found["run"]), tuple((str(name), int(size)) for name, size in found["files"])
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise BadStorage(f"{self._log(batch)} is not an entry of a channel's log: restore a checkpoint") from error
 
-    def between(self, after: Batch, through: Batch) -> list[Entry]:
+    def between(self, after: Batch, through: Batch) -> list[SegmentEntry]:
         """The entries after one position, through another. A gap is an error: it would be a loss."""
         found = []
         for number in range(after + 1, through + 1):

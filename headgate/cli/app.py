@@ -115,7 +115,7 @@ def options(
 
 
 @dataclass(frozen=True)
-class Place:
+class JobLocation:
     """A job's name, and the storage where it is kept. ``conf`` is what Spark needs to reach it."""
 
     job: str
@@ -130,12 +130,12 @@ def load(path: str) -> "Job":
     return load_job(Path(path))
 
 
-def locate(job: str, storage: str | None) -> Place:
+def locate(job: str, storage: str | None) -> JobLocation:
     """Where a job is: by its file, or by its name in a storage."""
     if job.endswith(".py") or "/" in job:
         described = load(job)
-        return Place(described.name, storage or str(described.checkpoint.storage), dict(described.spark_conf))
-    return Place(job, storage_of(storage), {})
+        return JobLocation(described.name, storage or str(described.checkpoint.storage), dict(described.spark_conf))
+    return JobLocation(job, storage_of(storage), {})
 
 
 def storage_of(storage: str | None) -> str:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headgate.cli.app import refuse
 from headgate.sim import crash, runner, scenario, story as stories
-from headgate.sim.plan import Plan, draw
+from headgate.sim.plan import WorldPlan, draw
 
 
 def register(app: typer.Typer) -> None:
@@ -131,7 +131,7 @@ def _print_summary(figures: dict[str, object], shown: list[dict[str, object]]) -
     )
 
 
-def _save(directory: Path, plan: Plan, found: str) -> Path:
+def _save(directory: Path, plan: WorldPlan, found: str) -> Path:
     path = directory / f"seed_{plan.seed}.world"
     path.write_text(scenario.write(plan, f"Found by the simulator: {found}"), encoding="utf-8")
     return path

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob, UserError
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.processor import Processor, rehearse, run_processor
 from headgate.source.api import Source
 
@@ -45,12 +45,12 @@ def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
     known: dict[str, Analysis] = {}
     whole: set[str] = set()  # Operators that give their whole result in each batch: a limit on that needs no memory.
     for node in nodes:
-        if node.kind is Kind.SINK:
+        if node.kind is NodeKind.SINK:
             continue
         inputs = [frames[uid] for uid in node.inputs]
         if isinstance(processor := node.what, Processor):
             _called(node, partial(rehearse, processor))
-        frame = load(node, spark, None) if node.kind is Kind.SOURCE else _apply(node, inputs)
+        frame = load(node, spark, None) if node.kind is NodeKind.SOURCE else _apply(node, inputs)
         on_whole = not node.new_task and not whole.isdisjoint(node.inputs)
         mode = "complete" if on_whole else "append"
         before = [name for each in inputs for name in stateful_nodes(each, mode)]
@@ -65,7 +65,7 @@ def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
             whole.add(node.uid)
         alone = any(after.count(name) > before.count(name) for name in _ALONE)
         frames[node.uid] = frame
-        loaded = frame if node.kind is Kind.SOURCE else None
+        loaded = frame if node.kind is NodeKind.SOURCE else None
         known[node.uid] = Analysis(stateful, frame.schema, _watermark(frame.schema), alone, loaded)
     return known
 
@@ -82,7 +82,7 @@ def evaluate(
     """
     frames = dict(known or {})
     for node in nodes:
-        if node.kind is Kind.SOURCE:
+        if node.kind is NodeKind.SOURCE:
             frames[node.uid] = given[node.uid, LOADED]
             continue
         places = enumerate(node.inputs)
@@ -137,13 +137,13 @@ def _apply(node: Node, inputs: Sequence[DataFrame]) -> DataFrame:
 def _output(node: Node, inputs: Sequence[DataFrame]) -> object:
     what: Any = node.what
     match node.kind:
-        case Kind.TRANSFORM | Kind.JOIN:
+        case NodeKind.TRANSFORM | NodeKind.JOIN:
             return what(*inputs)
-        case Kind.PROCESS:
+        case NodeKind.PROCESS:
             assert isinstance(what, Processor)
             assert node.key is not None
             return run_processor(inputs[0], what, node.key, node.output_mode)
-        case Kind.UNION:
+        case NodeKind.UNION:
             together = inputs[0]
             for other in inputs[1:]:
                 together = together.unionByName(other)

@@ -20,7 +20,7 @@ from headgate.columns import check_columns
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
 from headgate.core.settings import Mode
 from headgate.errors import InvalidJob, InvalidOption
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.processor import TIME_MODES, Processor
 from headgate.job.settings import Checkpointing, check_scheme
 from headgate.needs import refuse_contradiction
@@ -119,7 +119,7 @@ class Job:
             f"source({uid!r}, ...) cannot be read again from an offset, which exactly-once needs: "
             "choose another source, or mode='at-least-once'",
         )
-        return self._draft.add(Node(uid, Kind.SOURCE, what=source, where=where))
+        return self._draft.add(Node(uid, NodeKind.SOURCE, what=source, where=where))
 
     def run(
         self,
@@ -183,7 +183,7 @@ class Stream:
             output_mode in OUTPUT_MODES,
             f"output_mode={_seen(output_mode)}: choose one of {', '.join(map(repr, OUTPUT_MODES))}",
         )
-        return self._add(where, uid, Kind.TRANSFORM, fn, output_mode=output_mode, new_task=new_task)
+        return self._add(where, uid, NodeKind.TRANSFORM, fn, output_mode=output_mode, new_task=new_task)
 
     def process(
         self,
@@ -223,7 +223,7 @@ class Stream:
             f"process({uid!r}, ...) has key={_seen(key)}: name the columns by which state is kept, as in key='user'",
         )
         return self._add(
-            where, uid, Kind.PROCESS, processor, key=key if isinstance(key, str) else names, new_task=new_task
+            where, uid, NodeKind.PROCESS, processor, key=key if isinstance(key, str) else names, new_task=new_task
         )
 
     def union(self, uid: str, *others: "Stream", new_task: bool = False) -> "Stream":
@@ -231,7 +231,7 @@ class Stream:
         where = _caller()
         _check_uid(where, "union", uid)
         _need(where, bool(others), f"union({uid!r}) needs another stream: union({uid!r}, other)")
-        return self._add(where, uid, Kind.UNION, None, *others, new_task=new_task)
+        return self._add(where, uid, NodeKind.UNION, None, *others, new_task=new_task)
 
     def join(
         self,
@@ -260,7 +260,7 @@ class Stream:
             str(how).lower().replace("_", "") in HOWS,
             f"join({uid!r}, ...) has how={_seen(how)}: choose one of {', '.join(map(repr, HOWS_SHOWN))}",
         )
-        return self._add(where, uid, Kind.JOIN, fn or JoinOn(names, how), other, new_task=new_task)
+        return self._add(where, uid, NodeKind.JOIN, fn or JoinOn(names, how), other, new_task=new_task)
 
     def sink(self, uid: str, sink: TwoPhaseSink | None = None) -> None:
         """Write the records out."""
@@ -268,13 +268,13 @@ class Stream:
         _check_uid(where, "sink", uid)
         if not isinstance(sink, TwoPhaseSink):
             raise _other_than(where, sink, "sink", "TwoPhaseSink", "headgate.files.sink(...)")
-        self._add(where, uid, Kind.SINK, sink)
+        self._add(where, uid, NodeKind.SINK, sink)
 
     def _add(
         self,
         where: str,
         uid: str,
-        kind: Kind,
+        kind: NodeKind,
         what: object,
         *others: "Stream | None",
         output_mode: str = "append",
@@ -339,7 +339,7 @@ class _Draft:
         for node in nodes:
             _need(
                 node.where,
-                node.kind is Kind.SINK or node.uid in read,
+                node.kind is NodeKind.SINK or node.uid in read,
                 f"stream {node.uid!r} leads to no sink: give it one with .sink('name', ...), or leave it out",
             )
         self.frozen = True

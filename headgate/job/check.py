@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - 
 
 from headgate.errors import InvalidJob
 from headgate.job.analyse import LOADED, Analysis, children, evaluate, load, one_line, plan_of, stateful_nodes
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.plan import Plan, PlannedTask
 
 _WATERMARK = "EventTimeWatermark"
@@ -22,7 +22,7 @@ def check(plan: Plan, known: Mapping[str, Analysis], spark: SparkSession) -> Non
     """Refuse a job of which Spark would not run every task. Nothing is started."""
     end = {task.id: task.trunk[-1].uid for task in plan.tasks}
     for task in plan.tasks:
-        given = {(node.uid, LOADED): load(node, spark, None) for node in task.trunk if node.kind is Kind.SOURCE}
+        given = {(node.uid, LOADED): load(node, spark, None) for node in task.trunk if node.kind is NodeKind.SOURCE}
         for channel in plan.channels:
             if channel.downstream == task.id:
                 given[channel.consumer, channel.index] = _stand_in(spark, known[end[channel.upstream]])

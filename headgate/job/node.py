@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node does with its inputs."""
 
     SOURCE = "source"
@@ -20,7 +20,7 @@ class Node:
     """A source, an operator or a sink, found again by its ``uid``."""
 
     uid: str
-    kind: Kind
+    kind: NodeKind
     inputs: tuple[str, ...] = ()
     """The uids it reads, in the order of its arguments. One may be there twice."""
     what: object = None

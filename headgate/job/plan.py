@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from headgate.core.graph import Channel, Graph, Operator, Task
 from headgate.core.ids import ChannelId, OperatorUid, SinkId, TaskId
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 
 APPEND = "append"
 
@@ -75,7 +75,7 @@ class Plan:
                     id=task.id,
                     operators=tuple(Operator(OperatorUid(n.uid), n.uid in task.stateful) for n in task.operators),
                     sinks=tuple(SinkId(branch.sink.uid) for branch in task.branches),
-                    has_source=any(node.kind is Kind.SOURCE for node in task.trunk),
+                    has_source=any(node.kind is NodeKind.SOURCE for node in task.trunk),
                 )
                 for task in self.tasks
             ),
@@ -124,9 +124,9 @@ class _Planner:
     def plan(self) -> Plan:
         for node in self.nodes:
             match node.kind:
-                case Kind.SOURCE:
+                case NodeKind.SOURCE:
                     self._begin(node)
-                case Kind.SINK:
+                case NodeKind.SINK:
                     (uid,) = node.inputs
                     self.trunk_of[uid].branches.append(Branch(node, self.way.get(uid, ())))
                 case _ if self._on_branch(node):
@@ -143,8 +143,8 @@ class _Planner:
         """Operators that could be on a branch: no state, one input, and nothing but sinks in the end."""
         found: set[str] = set()
         for node in reversed(self.nodes):
-            plain = node.kind is Kind.TRANSFORM and not node.new_task and not self._keeps(node)
-            if plain and all(each.kind is Kind.SINK or each.uid in found for each in self.readers[node.uid]):
+            plain = node.kind is NodeKind.TRANSFORM and not node.new_task and not self._keeps(node)
+            if plain and all(each.kind is NodeKind.SINK or each.uid in found for each in self.readers[node.uid]):
                 found.add(node.uid)
         return found
 
@@ -166,7 +166,7 @@ class _Planner:
         return len(keeping) < 2 or not any(each.output_mode != APPEND or each.uid in self.alone for each in keeping)
 
     def _keeps(self, node: Node) -> bool:
-        return node.kind is not Kind.SOURCE and self.stateful[node.uid]
+        return node.kind is not NodeKind.SOURCE and self.stateful[node.uid]
 
     def _inputs(self, node: Node) -> list[_Trunk]:
         return [self.trunk_of[uid] for uid in node.inputs]

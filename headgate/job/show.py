@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from headgate.core.settings import Mode
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.plan import Plan, PlannedTask
 from headgate.redact import redact
 from headgate.sink.api import TwoPhaseSink
@@ -138,7 +138,7 @@ def _part(node: Node) -> dict[str, Any]:
 
 def _line(part: dict[str, Any], width: int) -> str:
     said = [part["description"]]
-    if part["kind"] == Kind.SINK.value:
+    if part["kind"] == NodeKind.SINK.value:
         said += [part["guarantee"], f"after {', '.join(part['after'])}" if part["after"] else ""]
     else:
         said += ["keeps state" if part["stateful"] else "", "on a branch" if part["on_branch"] else ""]
@@ -146,7 +146,7 @@ def _line(part: dict[str, Any], width: int) -> str:
 
 
 def _arrow(part: dict[str, Any]) -> str:
-    return "-> " if part["kind"] == Kind.SINK.value else ""
+    return "-> " if part["kind"] == NodeKind.SINK.value else ""
 
 
 def _ends(data: dict[str, Any], end: str, task: dict[str, Any]) -> list[dict[str, Any]]:

@@ -26,8 +26,8 @@ LATE_MS = 100
 
 
 @dataclass(frozen=True)
-class Note:
-    """Something that was measured: no fact for the core, but worth recording."""
+class Observation:
+    """Something that was seen or measured: no fact for the core, but worth recording."""
 
     kind: str
     fields: dict[str, Any]
@@ -40,7 +40,7 @@ class Broken:
     error: BaseException
 
 
-Watch = Callable[[int, Event | Note, JobState, JobState, Sequence[Effect]], None]
+Watch = Callable[[int, Event | Observation, JobState, JobState, Sequence[Effect]], None]
 """Told of every step: when, the fact, the state before and after, the orders."""
 
 
@@ -53,13 +53,13 @@ class Loop:
         self.state = JobState(graph=graph, settings=settings, now_ms=self.now_ms())
         self._perform = perform
         self._watch = watch
-        self._mailbox: queue.SimpleQueue[Event | Note | Broken] = queue.SimpleQueue()
+        self._mailbox: queue.SimpleQueue[Event | Observation | Broken] = queue.SimpleQueue()
 
     def now_ms(self) -> int:
         """The time, which never goes back."""
         return self._origin_ms + int(time.monotonic() * 1000)
 
-    def tell(self, event: Event | Note | Broken) -> None:
+    def tell(self, event: Event | Observation | Broken) -> None:
         """Put something into the mailbox, from any thread."""
         self._mailbox.put(event)
 
@@ -71,7 +71,7 @@ class Loop:
             match message:
                 case Broken(error=error):
                     raise error
-                case Note():
+                case Observation():
                     self._watch(self.now_ms(), message, self.state, self.state, [])
                 case _:
                     if not isinstance(message, (*FREQUENT, Ticked)):
@@ -79,7 +79,7 @@ class Loop:
                     self._take(message)
         return self.state
 
-    def _receive(self) -> Event | Note | Broken:
+    def _receive(self) -> Event | Observation | Broken:
         """The next message, or the clock when a deadline is due and no message is there.
 
         Messages come first: where a step takes longer than the time to the next deadline, they would never be heard.

@@ -31,12 +31,12 @@ from headgate.core.ids import Batch, CheckpointId, Generation, SinkId
 from headgate.core.records import CompletedCheckpoint
 from headgate.core.state import JobState
 from headgate.errors import HeadgateError
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.serial import SerialExecutors
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
 from headgate.sink.api import AbortScope, FailedAttempts, StaleGenerations, TwoPhaseSink, Unpublished, WriteId
-from headgate.snapshot.take import GivenUp, Snapshots
+from headgate.snapshot.take import SnapshotCancelled, Snapshots
 
 
 class Performer:
@@ -53,7 +53,7 @@ class Performer:
         snapshots: Snapshots,
         storage: Storage,
         serial_executors: SerialExecutors,
-        tell: Callable[[Event | Note], None],
+        tell: Callable[[Event | Observation], None],
         answer: Callable[[e.Notify], None],
     ) -> None:
         """Everything an order may need."""
@@ -139,7 +139,7 @@ class Performer:
             return
         try:
             taken = self._snapshots.take(order.task, order.generation, order.batch, flag)
-        except GivenUp:
+        except SnapshotCancelled:
             return
         except (HeadgateError, OSError) as error:
             self._tell(SnapshotDeclined(order.generation, order.checkpoint, order.task, str(error)))
@@ -244,7 +244,7 @@ class Performer:
         return True
 
     def _note(self, kind: str, **fields: Any) -> None:
-        self._tell(Note(kind, fields))
+        self._tell(Observation(kind, fields))
 
 
 def _line(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from headgate import layout
 from headgate.core.ids import Batch, TaskId
 from headgate.core.records import TaskSnapshot
 from headgate.job.analyse import LOADED, Analysis, children, evaluate, plan_of, stateful_nodes
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.plan import Plan, PlannedTask
 from headgate.run import declared
 from headgate.snapshot.rebuild import INSIDE
@@ -127,7 +127,7 @@ class StateSchemas:
     def _as_before(self, task: PlannedTask, described: "_Described") -> bool:
         """Whether all state of a task is that of one processor, which asks for what it had."""
         keeping = [node for node in task.trunk if node.uid in task.stateful]
-        if [node.kind for node in keeping] != [Kind.PROCESS]:
+        if [node.kind for node in keeping] != [NodeKind.PROCESS]:
             return False
         try:
             (node,) = keeping

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from headgate.core.ids import TaskId
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.task.query import Query
 
 STALLED_S = 60.0
@@ -48,7 +48,7 @@ class Stalls:
     def __init__(
         self,
         *,
-        tell: Callable[[Note], None],
+        tell: Callable[[Observation], None],
         silent_s: Callable[[], float],
         queries: Callable[[], dict[TaskId, Query]],
         serial_executors: Callable[[], dict[str, tuple[str, float, int]]],
@@ -85,14 +85,14 @@ class Stalls:
         found = {still.name: still for still in self._found() if still.for_s >= still.most_s}
         for name in [name for name in self._told if name not in found]:
             del self._told[name]
-            self._tell(Note("stall-over", {"name": name}))
+            self._tell(Observation("stall-over", {"name": name}))
         for name, still in found.items():
             told_s = self._told.get(name)
             if told_s is None or still.for_s >= 2 * told_s:
                 self._told[name] = still.for_s
                 place = still.where()
                 text = f"{still.text.format(for_s=still.for_s)}" + (f", {place}" if place else "")
-                self._tell(Note("stall", {"name": name, "text": text}))
+                self._tell(Observation("stall", {"name": name, "text": text}))
 
     def _found(self) -> Iterable[Still]:
         silent_s = self._silent_s()

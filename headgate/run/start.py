@@ -39,7 +39,7 @@ from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
 from headgate.run import preflight
 from headgate.run.control import ControlServer
-from headgate.run.loop import Broken, Loop, Note
+from headgate.run.loop import Broken, Loop, Observation
 from headgate.run.perform import Performer
 from headgate.run.schema import StateSchemas
 from headgate.run.serial import SerialExecutors
@@ -330,7 +330,7 @@ class Running:
             clock_went_back=lambda task, query: self._serial_executors.put(f"task-{task}", self._tasks.relaunch, query),
         )
         promise, because = guarantee(planned, settings.mode)
-        self._guarantee = Note("guarantee", {"guarantee": promise, "because": because})
+        self._guarantee = Observation("guarantee", {"guarantee": promise, "because": because})
         self._stateful = any(task.stateful for task in planned.tasks)
         self._text = ""
         self._failed: dict[str, Any] | None = None
@@ -388,16 +388,16 @@ class Running:
         self._performer.perform(order, state)
 
     def _watch(
-        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]
+        self, now_ms: int, event: Event | Observation, before: JobState, after: JobState, effects: Sequence[Effect]
     ) -> None:
         if isinstance(event, TransactionCommitted):
             with self._stepped:
                 self._stepped.notify_all()
         lines = self._recorder.watch(now_ms, event, before, after, effects)
-        if isinstance(event, Note) and event.kind == "progress":
+        if isinstance(event, Observation) and event.kind == "progress":
             text = self._advice.batch(event.fields["task"], event.fields["about"].batchDuration)
             if text is not None:
-                self._loop.tell(Note("warning", {"text": text}))
+                self._loop.tell(Observation("warning", {"text": text}))
         stored = [line for line in lines if line["event"] != "progress"]
         if stored:
             self._serial_executors.put("history", self._append_history, stored)
@@ -406,7 +406,7 @@ class Running:
             self._teller.put(line)
 
     def _warn(self, text: str) -> None:
-        self._loop.tell(Note("warning", {"text": text}))
+        self._loop.tell(Observation("warning", {"text": text}))
 
     def _remember(self, line: dict[str, Any]) -> None:
         match line["event"]:
@@ -439,7 +439,7 @@ class Running:
         self._stateful = False
         text = partitions.advice(partitions.chosen(self._spark), partitions.cores_of(self._spark))
         if text is not None:
-            self._loop.tell(Note("warning", {"text": text}))
+            self._loop.tell(Observation("warning", {"text": text}))
 
     def _append_history(self, lines: list[dict[str, Any]]) -> None:
         """The history is for people. A job does not end because a line of it could not be written."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from headgate import layout
 from headgate.channel import segments
-from headgate.channel.segments import Entry, Segments
+from headgate.channel.segments import SegmentEntry, Segments
 from headgate.core import checkpoint_log, effects as e
 from headgate.core.events import (
     CheckpointLogRead,
@@ -35,7 +35,7 @@ from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Leader
 from headgate.core.records import CompletedCheckpoint, EpochRecord, InFlight, Record, StoredFile
 from headgate.errors import BadStorage, HeadgateError, UserError
 from headgate.run import savepoints
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.staged import StagedFiles
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.take import Snapshots
@@ -59,7 +59,7 @@ class Storage:
         store: JobStore,
         root: Path,
         snapshots: Snapshots,
-        tell: Callable[[Event | Note], None],
+        tell: Callable[[Event | Observation], None],
         wait_committed: Callable[[CheckpointId], bool],
     ) -> None:
         """``root`` is the job's working directory: inside the storage, or elsewhere. ``wait_committed`` waits until all
@@ -86,13 +86,13 @@ class Storage:
         """The facts of all files of a checkpoint that the job may begin with."""
         return {} if checkpoint is None else tables_of([self._extras[checkpoint]])
 
-    def segments(self, checkpoint: CheckpointId | None, held: InFlight) -> list[Entry]:
+    def segments(self, checkpoint: CheckpointId | None, held: InFlight) -> list[SegmentEntry]:
         """The segments that were in flight on a channel, with the names of their files in the job's directory."""
         if checkpoint is None:
             return []
         listed = self._extras[checkpoint].get("segments", {}).get(held.channel, [])
         return [
-            Entry(Batch(batch), Run(run), tuple((str(name), int(size)) for name, size in files))
+            SegmentEntry(Batch(batch), Run(run), tuple((str(name), int(size)) for name, size in files))
             for batch, run, files in listed
         ]
 
@@ -164,7 +164,7 @@ class Storage:
             self._extras[record.id] = extra
             in_flight = sum(size for entries in extra["segments"].values() for _, _, f in entries for _, size in f)
             self._tell(
-                Note(
+                Observation(
                     "published",
                     {
                         "checkpoint": record.id,
@@ -315,7 +315,7 @@ class Storage:
             yield from _stored_files(sorted(self._stored))
 
     def _warn(self, text: str) -> None:
-        self._tell(Note("warning", {"text": text}))
+        self._tell(Observation("warning", {"text": text}))
 
 
 def _is_final(error: Exception) -> bool:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate import layout, room
 from headgate.channel import reader, segments
 from headgate.channel.gates import Gates
-from headgate.channel.segments import Entry, Segments
+from headgate.channel.segments import SegmentEntry, Segments
 from headgate.core import effects as e
 from headgate.core.events import BatchCommitted, Event, SinkFull, TaskFailed
 from headgate.core.graph import Channel, Graph
@@ -29,7 +29,7 @@ from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
 from headgate.run import fit
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.storage import Storage
 from headgate.sink.api import TwoPhaseSink, WriteId
 from headgate.snapshot import rebuild
@@ -62,7 +62,7 @@ class Tasks:
         gates: Gates,
         storage: Storage,
         snapshots: Snapshots,
-        tell: Callable[[Event | Note], None],
+        tell: Callable[[Event | Observation], None],
         alive: Callable[[], bool] = lambda: True,
         batch_interval_ms: int | None,
     ) -> None:
@@ -289,7 +289,7 @@ class Tasks:
                 inside = re.sub(r"^.*channels/[^/]+/g[0-9]+/", "", name)
                 sources.bring(name, self._root / directory / inside, table[name])
                 moved.append((inside, size))
-            log.write(Entry(entry.batch, entry.run, tuple(moved)))
+            log.write(SegmentEntry(entry.batch, entry.run, tuple(moved)))
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -448,11 +448,11 @@ class Tasks:
         self._tell(fact)
 
     def _warn(self, text: str) -> None:
-        self._tell(Note("warning", {"text": text}))
+        self._tell(Observation("warning", {"text": text}))
 
     def _measured(self, task: TaskId) -> Callable[[str, float, object], None]:
         def measure(kind: str, value: float, about: object) -> None:
-            self._tell(Note(kind, {"task": task, "value": value, "about": about}))
+            self._tell(Observation(kind, {"task": task, "value": value, "about": about}))
 
         return measure
 

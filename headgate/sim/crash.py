@@ -13,7 +13,7 @@ from headgate.core.ids import ChannelId, OperatorUid, SinkId, TaskId
 from headgate.core.records import AbortedEntry, EpochRecord
 from headgate.core.restart import FixedDelay
 from headgate.core.settings import Settings
-from headgate.sim.plan import Fault, Plan
+from headgate.sim.plan import Fault, WorldPlan
 from headgate.sim.world import Process, World
 
 MEANING: dict[str, tuple[str, str]] = {
@@ -79,7 +79,7 @@ class Row:
 
 
 @dataclass
-class Table:
+class CrashTable:
     """The table "if we die here"."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Table:
         return [vars(row) for row in self.rows.values()]
 
 
-def standard_plan() -> Plan:
+def standard_plan() -> WorldPlan:
     """A job with a fork and two sinks: a task fails, a checkpoint is declined, one is held, a savepoint is deleted."""
     names = (("t0", "orders"), ("t1", "user-windows"), ("t2", "anomalies"))
     tasks = tuple(
@@ -137,13 +137,13 @@ def standard_plan() -> Plan:
         Fault(190, "ask-release", "", 0, 0),
         Fault(240, "ask-delete", "", 0, 0),
     )
-    return Plan(1, Graph(tasks, channels), settings, {TaskId("t0"): 24}, faults)
+    return WorldPlan(1, Graph(tasks, channels), settings, {TaskId("t0"): 24}, faults)
 
 
-def everywhere() -> Table:
+def everywhere() -> CrashTable:
     """Cut the standard run everywhere."""
     plan = standard_plan()
-    table = Table()
+    table = CrashTable()
     orders = _orders(plan, table)
     for number, name in enumerate(orders, start=1):
         for after in (False, True):
@@ -151,7 +151,7 @@ def everywhere() -> Table:
     return table
 
 
-def _orders(plan: Plan, table: Table) -> list[str]:
+def _orders(plan: WorldPlan, table: CrashTable) -> list[str]:
     """Every order of the standard run, uncut."""
     orders: list[str] = []
     world = World(plan)
@@ -161,7 +161,7 @@ def _orders(plan: Plan, table: Table) -> list[str]:
     return orders
 
 
-def _cut(plan: Plan, table: Table, name: str, number: int, *, after: bool) -> None:
+def _cut(plan: WorldPlan, table: CrashTable, name: str, number: int, *, after: bool) -> None:
     world = World(plan)
     if after:
         world.crash_after = number

@@ -33,7 +33,7 @@ from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Leader
 from headgate.core.records import CompletedCheckpoint, Record, StoredFile
 from headgate.core.restart import Failure, FailureClass
 from headgate.sim.disk import TaskImage, Work
-from headgate.sim.query import Query
+from headgate.sim.query import SimulatedQuery
 
 if TYPE_CHECKING:
     from headgate.sim.world import Process
@@ -63,7 +63,7 @@ def _start_task(process: "Process", order: e.StartTask) -> None:
         failure = Failure(FailureClass.EXTERNAL, "the files to begin from are gone")
         process.tell(TaskFailed(order.generation, order.task, order.run, failure, world.rng.random()))
         return
-    query = Query(process, order.generation, str(order.task), order.run, skip=order.skip)
+    query = SimulatedQuery(process, order.generation, str(order.task), order.run, skip=order.skip)
     query.slow = world.slow.get(str(order.task), 1)
     process.queries[order.task] = query
     world.at(2 + int(world.rng.random() * 10), query.start)

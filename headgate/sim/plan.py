@@ -47,7 +47,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorldPlan:
     """A whole world before it begins."""
 
     seed: int
@@ -59,12 +59,12 @@ class Plan:
     room: int | None = None
     """How many attempts at batches each sink holds at once before anything is committed. None: as many as there are."""
 
-    def with_faults(self, faults: tuple[Fault, ...]) -> "Plan":
+    def with_faults(self, faults: tuple[Fault, ...]) -> "WorldPlan":
         """The same world with other faults."""
         return replace(self, faults=faults)
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int) -> WorldPlan:
     """The world of a seed."""
     rng = Random(seed)
     graph = _graph(rng)
@@ -74,7 +74,7 @@ def draw(seed: int) -> Plan:
     room = rng.choice((1, 2, 3, 6)) if rng.random() < 0.15 else None
     if room is not None and rng.random() < 0.6:
         settings = replace(settings, interval_ms=LONG_MS, min_pause_ms=0)
-    return Plan(seed, graph, settings, records, tuple(faults), room)
+    return WorldPlan(seed, graph, settings, records, tuple(faults), room)
 
 
 def _graph(rng: Random) -> Graph:

@@ -35,7 +35,7 @@ LOOK_MS = 10
 """A batch for which a sink has no room looks this often whether it has."""
 
 
-class Query:
+class SimulatedQuery:
     """One run of a task's query inside one leader's process."""
 
     __slots__ = (

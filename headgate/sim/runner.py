@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 
-from headgate.sim.plan import Plan, draw
-from headgate.sim.world import Verdict, World
+from headgate.sim.plan import WorldPlan, draw
+from headgate.sim.world import World, WorldVerdict
 
 CHUNK = 20
 """How many seeds go to a worker at a time."""
@@ -28,14 +28,14 @@ class Summary:
     crashes: int = 0
     completed_checkpoints: int = 0
     busy_s: float = 0.0
-    failing: list[Verdict] = field(default_factory=list)
+    failing: list[WorldVerdict] = field(default_factory=list)
 
     @property
     def events_per_s(self) -> int:
         """Simulated events per second of one core."""
         return round(self.events / self.busy_s) if self.busy_s else 0
 
-    def add(self, verdicts: list[Verdict], busy_s: float) -> None:
+    def add(self, verdicts: list[WorldVerdict], busy_s: float) -> None:
         """Count a chunk of worlds."""
         for verdict in verdicts:
             self.seeds += 1
@@ -48,7 +48,7 @@ class Summary:
         self.busy_s += busy_s
 
 
-def run_one(plan: Plan, log: list[str] | None = None) -> Verdict:
+def run_one(plan: WorldPlan, log: list[str] | None = None) -> WorldVerdict:
     """Run one world to its end."""
     return World(plan, log).run()
 
@@ -69,7 +69,7 @@ def run_seeds(
     return summary
 
 
-def _results(chunks: list[range], jobs: int, *, stop_at_first: bool) -> Iterator[tuple[list[Verdict], float]]:
+def _results(chunks: list[range], jobs: int, *, stop_at_first: bool) -> Iterator[tuple[list[WorldVerdict], float]]:
     work = partial(_run_chunk, stop_at_first=stop_at_first)
     if jobs == 1 or len(chunks) == 1:
         yield from map(work, chunks)
@@ -81,9 +81,9 @@ def _results(chunks: list[range], jobs: int, *, stop_at_first: bool) -> Iterator
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _run_chunk(seeds: range, *, stop_at_first: bool) -> tuple[list[Verdict], float]:
+def _run_chunk(seeds: range, *, stop_at_first: bool) -> tuple[list[WorldVerdict], float]:
     began = time.process_time()
-    verdicts: list[Verdict] = []
+    verdicts: list[WorldVerdict] = []
     for seed in seeds:
         verdicts.append(run_one(draw(seed)))
         if stop_at_first and verdicts[-1].violations:
@@ -91,7 +91,7 @@ def _run_chunk(seeds: range, *, stop_at_first: bool) -> tuple[list[Verdict], flo
     return verdicts, time.process_time() - began
 
 
-def shrink(plan: Plan) -> Plan:
+def shrink(plan: WorldPlan) -> WorldPlan:
     """The same world with the fewest faults that still break it. There are few faults, so every choice is tried."""
     for size in range(len(plan.faults)):
         for faults in combinations(plan.faults, size):

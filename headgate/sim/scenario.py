@@ -11,7 +11,7 @@ from headgate.core.errors import CoreError
 from headgate.core.graph import Channel, Graph, Operator, Task
 from headgate.core.ids import ChannelId, OperatorUid, SinkId, TaskId
 from headgate.core.settings import Mode, Settings
-from headgate.sim.plan import Fault, Plan
+from headgate.sim.plan import Fault, WorldPlan
 
 STRATEGIES = {
     strategy.__name__: strategy
@@ -23,7 +23,7 @@ class BadScenario(ValueError):
     """A scenario that cannot be read, with the line that is wrong."""
 
 
-def write(plan: Plan, comment: str = "") -> str:
+def write(plan: WorldPlan, comment: str = "") -> str:
     """The text of a plan."""
     lines = [f"# {line}" for line in comment.splitlines()]
     lines.append(f"seed {plan.seed}")
@@ -40,7 +40,7 @@ def write(plan: Plan, comment: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def read(text: str) -> Plan:
+def read(text: str) -> WorldPlan:
     """The plan of a text."""
     seed: int | None = None
     room: int | None = None
@@ -80,12 +80,12 @@ def read(text: str) -> Plan:
         raise BadScenario("the scenario has no line 'seed N'")
     try:
         graph = Graph(tuple(tasks), tuple(channels))
-        return Plan(seed, graph, Settings(**settings), records, tuple(faults), room)  # type: ignore[arg-type]
+        return WorldPlan(seed, graph, Settings(**settings), records, tuple(faults), room)  # type: ignore[arg-type]
     except (CoreError, TypeError) as error:
         raise BadScenario(f"the scenario describes a job that cannot be: {error}") from error
 
 
-def load(path: Path) -> Plan:
+def load(path: Path) -> WorldPlan:
     """The plan in a file."""
     try:
         return read(path.read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Do something later."""
 
 
-class Store:
+class SimulatedStore:
     """The checkpoint log, the holds and the savepoints' copies."""
 
     def __init__(self, clock: Clock, on_create: Callable[[Record], None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headgate.sim.crash import standard_plan
-from headgate.sim.plan import Fault, Plan
+from headgate.sim.plan import Fault, WorldPlan
 from headgate.sim.world import Process, World
 
 SEED = 1
@@ -42,7 +42,7 @@ def tell(seed: int, say: Callable[[str], None]) -> int:
     return 1 if bad else 0
 
 
-def story_plan(seed: int) -> Plan:
+def story_plan(seed: int) -> WorldPlan:
     """The standard job in a longer run: a task fails, the leader dies, and one does not know that it is over."""
     plan = standard_plan()
     faults = (

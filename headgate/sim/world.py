@@ -30,10 +30,10 @@ from headgate.sim.checker import Checker, Shape
 from headgate.sim.disk import Disk
 from headgate.sim.faults import FAULTS, HOLDS_UP
 from headgate.sim.perform import HANDLERS
-from headgate.sim.plan import CALM_MS, TROUBLE_MS, Fault, Plan
-from headgate.sim.query import Query
+from headgate.sim.plan import CALM_MS, TROUBLE_MS, Fault, WorldPlan
+from headgate.sim.query import SimulatedQuery
 from headgate.sim.sink import SimSink
-from headgate.sim.store import Store
+from headgate.sim.store import SimulatedStore
 from headgate.sim.table import SimTable
 
 TICKS_MAX = 100
@@ -48,7 +48,7 @@ ELECTION_MS = 25
 
 
 @dataclass(frozen=True)
-class Verdict:
+class WorldVerdict:
     """What became of a world."""
 
     seed: int
@@ -69,7 +69,7 @@ class Process:
         self.graph = graph
         self.alive = True
         self.state = JobState(graph=graph, settings=world.plan.settings, now_ms=world.now)
-        self.queries: dict[str, Query] = {}
+        self.queries: dict[str, SimulatedQuery] = {}
         self.tick_at: int | None = None
         self.ticked_at = -1
         self.ticks = 0
@@ -165,7 +165,7 @@ class Process:
 class World:
     """Everything there is."""
 
-    def __init__(self, plan: Plan, log: list[str] | None = None) -> None:
+    def __init__(self, plan: WorldPlan, log: list[str] | None = None) -> None:
         """Set the scene; nothing has happened yet."""
         self.plan = plan
         self.log = log
@@ -194,7 +194,7 @@ class World:
             sink.room = plan.room
         self.tables = {str(sink): SimTable(versioned=bool(n % 2)) for n, sink in enumerate(plan.graph.owner, plan.seed)}
         self.checker = Checker(self, _shape(plan))
-        self.store = Store(self, self.checker.created)
+        self.store = SimulatedStore(self, self.checker.created)
         self.graph = plan.graph
         self.renamed: tuple[tuple[OperatorUid, OperatorUid], ...] = ()
         self.processes: list[Process] = []
@@ -222,7 +222,7 @@ class World:
             return
         self.at(1 if rng.random() < 0.7 else 2, act, *args)
 
-    def run(self) -> Verdict:
+    def run(self) -> WorldVerdict:
         """Let the world run to its end."""
         for fault in self.plan.faults:
             self.at(fault.at_ms, self._strike, fault)
@@ -238,7 +238,7 @@ class World:
                 self.violation(f"no progress: the job has not ended {CALM_MS} ms after the last fault")
         if not self.over:
             self.violation("no progress: nothing is left to happen, and the job has not ended")
-        return Verdict(
+        return WorldVerdict(
             seed=self.plan.seed,
             violations=tuple(self.violations),
             events=self.events,
@@ -360,7 +360,7 @@ class World:
         return request
 
 
-def _shape(plan: Plan) -> Shape:
+def _shape(plan: WorldPlan) -> Shape:
     graph = plan.graph
     return Shape(
         mode=plan.settings.mode.value,
@@ -377,7 +377,7 @@ def _shape(plan: Plan) -> Shape:
     )
 
 
-def _held_up(plan: Plan) -> tuple[tuple[int, int], ...]:
+def _held_up(plan: WorldPlan) -> tuple[tuple[int, int], ...]:
     """Until when each fault holds messages up, and for how long: what is lost meanwhile is asked for again later."""
     again_ms = 4 * plan.settings.resend_ms
     return tuple(

@@ -14,7 +14,7 @@ from pathlib import Path
 from headgate.checksums import FileFacts, in_parallel, measure
 from headgate.errors import BadStorage
 
-__all__ = ["FileFacts", "GivenUp", "Reading", "Table", "check", "directories", "force", "measure", "tables_of"]
+__all__ = ["CheckCancelled", "FileFacts", "Reading", "Table", "check", "directories", "force", "measure", "tables_of"]
 
 FORCE_AT_ONCE = 16
 
@@ -52,7 +52,7 @@ def directories(root: Path, files: Iterable[Path]) -> set[Path]:
     return found
 
 
-class GivenUp(Exception):
+class CheckCancelled(Exception):
     """Nobody wants to know any more whether files are whole."""
 
 
@@ -66,13 +66,13 @@ class Reading:
         self._given_up = False
 
     def give_up(self) -> None:
-        """Let the check end soon, with ``GivenUp``."""
+        """Let the check end soon, with ``CheckCancelled``."""
         self._given_up = True
 
     def read(self, count: int) -> None:
         """How many bytes more were read."""
         if self._given_up:
-            raise GivenUp
+            raise CheckCancelled
         with self._lock:
             self.bytes += count
 

@@ -19,7 +19,7 @@ from headgate.core.ids import Batch, Generation, TaskId
 from headgate.snapshot.files import FileFacts, directories, force, measure
 
 
-class GivenUp(Exception):
+class SnapshotCancelled(Exception):
     """The checkpoint was given up while its files were being read."""
 
 
@@ -172,7 +172,7 @@ class Snapshots:
         try:
             for name in wanted:
                 if given_up.is_set():
-                    raise GivenUp
+                    raise SnapshotCancelled
                 mark = self._mark(name)
                 facts = measure(self._root / name)
                 if self._copy_in is not None:

@@ -47,8 +47,8 @@ from headgate.source.rows import (
     MODES,
     PERMISSIVE,
     FileIndex,
+    FileSlice,
     Form,
-    Piece,
     changed,
     index,
     newest,
@@ -254,7 +254,7 @@ class LogFiles(DataSource):
 class Pieces(InputPartition):
     """Pieces of some files, for one piece of work."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[FileSlice]) -> None:
         self.pieces = tuple(pieces)
 
 
@@ -359,11 +359,11 @@ class LogReader(DataSourceStreamReader):
             room = None if room is None else room - taken
         return position
 
-    def _packed(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[Sequence[Piece]]:
+    def _packed(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[Sequence[FileSlice]]:
         """Cut and join ranges of rows into equal shares: one for each core, or fewer if there is little to do."""
         total = sum(stop - begin for _, begin, stop in ranges)
         shares = min(self._partitions, -(-total // PARTITION_ROWS))
-        share: list[Piece] = []
+        share: list[FileSlice] = []
         room = full = -(-total // max(shares, 1))
         for file, begin, stop in ranges:
             while begin < stop:

@@ -76,7 +76,7 @@ class FileIndex:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileSlice:
     """The rows ``first`` up to, not with, ``end`` of a file, counted from 0. For lines, also where their bytes are."""
 
     file: str
@@ -116,17 +116,17 @@ def newest(directory: str, files: Sequence[str]) -> str:
     return max(files, key=lambda file: Path(directory, file).stat().st_ctime_ns)
 
 
-def piece(directory: str, file: str, known: FileIndex, first: int, end: int) -> Piece:
+def piece(directory: str, file: str, known: FileIndex, first: int, end: int) -> FileSlice:
     """Cut rows out of a file."""
     if not known.marks:
-        return Piece(file, known.size, first, end)
+        return FileSlice(file, known.size, first, end)
     with _opened(directory, file) as stream:
         content = _content(file, stream)
         begins = _line_start(content, known, first + known.header)
-        return Piece(file, known.size, first, end, begins, _line_start(content, known, end + known.header))
+        return FileSlice(file, known.size, first, end, begins, _line_start(content, known, end + known.header))
 
 
-def read(directory: str, wanted: Piece, form: Form, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read(directory: str, wanted: FileSlice, form: Form, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read a piece, fitted to the schema."""
     with _opened(directory, wanted.file) as stream:
         if os.fstat(stream.fileno()).st_size != wanted.size:
@@ -206,7 +206,7 @@ def _line_start(stream: BinaryIO, known: FileIndex, line: int) -> int:
 
 
 def _read_lines(
-    directory: str, wanted: Piece, stream: BinaryIO, parse: Parse, unfit_line: UnfitLine | None
+    directory: str, wanted: FileSlice, stream: BinaryIO, parse: Parse, unfit_line: UnfitLine | None
 ) -> Iterator[pa.RecordBatch]:
     """Read chunks of whole lines. Without ``unfit_line`` a line that does not fit is an error."""
     stream.seek(wanted.byte_first)
@@ -291,7 +291,7 @@ def _first_unfit(rows: int, write_id: Callable[[int], object]) -> tuple[int, str
     return bad, why(bad + 1)
 
 
-def _parser(directory: str, wanted: Piece, stream: BinaryIO, form: Form, schema: pa.Schema) -> Parse:
+def _parser(directory: str, wanted: FileSlice, stream: BinaryIO, form: Form, schema: pa.Schema) -> Parse:
     """What turns whole lines of this file into as many rows. It fails if it cannot, with an error of Arrow's."""
     corrupt = schema.get_field_index(CORRUPT) if form.mode == PERMISSIVE else -1
     inside = schema if corrupt < 0 else schema.remove(corrupt)
@@ -404,7 +404,7 @@ def _parquet(directory: str, file: str, stream: BinaryIO) -> pq.ParquetFile:
         raise _broken(directory, file, error) from error
 
 
-def _read_parquet(directory: str, wanted: Piece, stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_parquet(directory: str, wanted: FileSlice, stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read the row groups in which the piece lies, and cut off what is before and after."""
     file = _parquet(directory, wanted.file, stream)
     for field in schema:

@@ -279,7 +279,7 @@ class JobStore(Folder):
         try:
             self._incarnation = self._read_incarnation()
         except Missing:
-            incarnation = f"life_{uuid.uuid4().hex[:12]}"
+            incarnation = f"inc_{uuid.uuid4().hex[:12]}"
             self.create_if_absent(INCARNATION, f"{incarnation} {_checksum(incarnation)}\n".encode())
             self._incarnation = self._read_incarnation()
         return self._incarnation
@@ -316,7 +316,7 @@ class JobStore(Folder):
     def _read_incarnation(self) -> str:
         """The incarnation, if its file is whole. One of an earlier version has no checksum in it."""
         text = self.read(INCARNATION).decode(errors="replace").strip()
-        found = re.fullmatch(r"(life_[0-9a-f]{12})( [0-9a-f]{8})?", text, re.ASCII)
+        found = re.fullmatch(r"(inc_[0-9a-f]{12})( [0-9a-f]{8})?", text, re.ASCII)
         if found is None or (found[2] and found[2].strip() != _checksum(found[1])):
             raise BadStorage(
                 f"{self.uri}/{INCARNATION} is damaged ({text[:40]!r}): restore it from a copy; another name in it "

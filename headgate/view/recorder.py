@@ -18,7 +18,7 @@ from headgate.core.records import Ending
 from headgate.core.restart import Failure, FailureClass, Level
 from headgate.core.state import AT_REST, JobState, Phase
 from headgate.redact import redact
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.view import history
 from headgate.view.history import Line
 from headgate.view.job import running_status
@@ -45,10 +45,10 @@ class Recorder:
         """What stands still, by what it is. Replaced and never changed: it is read from other threads."""
 
     def watch(
-        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]
+        self, now_ms: int, event: Event | Observation, before: JobState, after: JobState, effects: Sequence[Effect]
     ) -> list[Line]:
         """The lines that a step, or something that was measured, adds."""
-        if isinstance(event, Note):
+        if isinstance(event, Observation):
             found = list(self._measured(event))
         elif before is after and not effects:
             found = []
@@ -70,7 +70,7 @@ class Recorder:
 
     # -- what was measured -------------------------------------------------------------------------------------------
 
-    def _measured(self, note: Note) -> Iterator[Line]:
+    def _measured(self, note: Observation) -> Iterator[Line]:
         fields = note.fields
         match note.kind:
             case "warning" | "guarantee":

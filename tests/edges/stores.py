@@ -6,7 +6,7 @@ from headgate.channel.segments import Segments
 from headgate.core.events import Event
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, Run, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight, Kind, TaskSnapshot
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.storage import Storage
 from headgate.snapshot.take import Snapshots
 from headgate.store.jobstore import JobStore
@@ -38,16 +38,16 @@ class Heard:
         assert here is not None
         self.root = here
         self.store = store
-        self.told: list[Event | Note] = []
+        self.told: list[Event | Observation] = []
         self.committed = True
         self.snapshots = Snapshots(self.root, None if self.root == store.local_root else store.copy_in)
         self.storage = Storage(store, self.root, self.snapshots, self.told.append, lambda _: self.committed)
 
-    def last(self) -> Event | Note:
+    def last(self) -> Event | Observation:
         return self.told[-1]
 
     def warnings(self) -> list[str]:
-        return [note.fields["text"] for note in self.told if isinstance(note, Note) and note.kind == "warning"]
+        return [note.fields["text"] for note in self.told if isinstance(note, Observation) and note.kind == "warning"]
 
 
 def completed(

@@ -36,7 +36,7 @@ from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, LeaderI
 from headgate.core.records import Boundary, CompletedCheckpoint, Ending, EpochRecord, Record, Restore
 from headgate.core.settings import Settings
 from headgate.core.state import JobState, Phase
-from headgate.run.loop import Broken, Loop, Note
+from headgate.run.loop import Broken, Loop, Observation
 
 TASK, SINK = TaskId("t"), SinkId("s")
 GRAPH = Graph((Task(TASK, sinks=(SINK,), has_source=True),))
@@ -50,7 +50,7 @@ class World:
 
     def __init__(self, settings: Settings, records: dict[CheckpointId, Record] | None = None) -> None:
         self.records: dict[CheckpointId, Record] = {} if records is None else records
-        self.seen: list[Event | Note] = []
+        self.seen: list[Event | Observation] = []
         self.orders: list[Effect] = []
         self.times: list[int] = []
         self.boundary = Boundary(NO_BATCH)
@@ -63,7 +63,7 @@ class World:
         return self.loop.run(US, Restore(**restore))
 
     def watch(
-        self, now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]
+        self, now_ms: int, event: Event | Observation, before: JobState, after: JobState, effects: Sequence[Effect]
     ) -> None:
         del before, after
         assert len(self.seen) < STEPS_MAX, "it does not come to its end"
@@ -213,7 +213,7 @@ def test_what_must_not_fail_and_does_ends_the_loop() -> None:
 
 def test_a_note_is_watched_and_changes_nothing() -> None:
     world = World(quiet())
-    note = Note("warning", {"text": "mind the gap"})
+    note = Observation("warning", {"text": "mind the gap"})
     world.loop.tell(note)
     assert world.run().ending is Ending.FINISHED
     assert note in world.seen
@@ -231,7 +231,9 @@ def test_the_clock_is_heard_although_frequent_facts_keep_coming() -> None:
     world.endless = True
     again = OutputsWritten(Generation(0), TASK, Run(0), Batch(0))  # of nobody who runs
 
-    def watch(now_ms: int, event: Event | Note, before: JobState, after: JobState, effects: Sequence[Effect]) -> None:
+    def watch(
+        now_ms: int, event: Event | Observation, before: JobState, after: JobState, effects: Sequence[Effect]
+    ) -> None:
         del before, after, effects
         if event != again:
             world.seen.append(event)

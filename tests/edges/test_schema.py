@@ -8,7 +8,7 @@ from pyspark.sql.types import DataType, DoubleType, LongType, StringType, Struct
 
 import headgate as hg
 from headgate import layout
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.run import declared
 from headgate.run.schema import differences
 
@@ -118,7 +118,7 @@ def written(version: str = "v3") -> bytes:
 def as_before(processor: hg.Processor, key: DataType, output_mode: str = "append") -> bool:
     read = {name: tuple(map(json.loads, texts)) for name, texts in layout.parse_schemas(written()).items()}
     schemas = {name: (StructType.fromJson(key), StructType.fromJson(value)) for name, (key, value) in read.items()}
-    node = Node("keep", Kind.PROCESS, ("rows",), processor, output_mode, key="key")
+    node = Node("keep", NodeKind.PROCESS, ("rows",), processor, output_mode, key="key")
     return declared.as_before(node, columns(key=key), PROPERTIES, schemas)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.channel import segments
 from headgate.channel.reader import PARTITION_BYTES, ChannelReader, Files, pack
-from headgate.channel.segments import Entry, Segments
+from headgate.channel.segments import SegmentEntry, Segments
 from headgate.core.ids import Batch, ChannelId, Run
 from headgate.errors import BadStorage
 
@@ -33,7 +33,7 @@ def test_an_entry_names_the_run_that_committed_and_the_files_with_rows(tmp_path:
     write(tmp_path, 4, 2, part2="rows", part1="more")
     log = Segments(tmp_path, ONE)
     log.commit(Batch(4), Run(2))
-    assert log.entry(Batch(4)) == Entry(Batch(4), Run(2), (("4/r2/part1", 4), ("4/r2/part2", 4)))
+    assert log.entry(Batch(4)) == SegmentEntry(Batch(4), Run(2), (("4/r2/part1", 4), ("4/r2/part2", 4)))
     assert log.between(Batch(3), Batch(4))[0].size == 8
 
 
@@ -55,17 +55,17 @@ def test_a_repeat_leaves_the_entry_as_it_is(tmp_path: Path) -> None:
 
 def test_an_entry_from_an_earlier_incarnation_of_the_job_is_replaced(tmp_path: Path) -> None:
     log = Segments(tmp_path, ONE)
-    log.write(Entry(Batch(0), Run(1), (("0/r1/part-of-long-ago", 77),)))
+    log.write(SegmentEntry(Batch(0), Run(1), (("0/r1/part-of-long-ago", 77),)))
     write(tmp_path, 0, 1, part="rows")
     log.commit(Batch(0), Run(1))
-    assert log.between(Batch(-1), Batch(0)) == [Entry(Batch(0), Run(1), (("0/r1/part", 4),))]
+    assert log.between(Batch(-1), Batch(0)) == [SegmentEntry(Batch(0), Run(1), (("0/r1/part", 4),))]
 
 
 def test_a_batch_without_rows_has_an_entry_without_files(tmp_path: Path) -> None:
     write(tmp_path, 0, 1)
     log = Segments(tmp_path, ONE)
     log.commit(Batch(0), Run(1))
-    assert log.entry(Batch(0)) == Entry(Batch(0), Run(1), ())
+    assert log.entry(Batch(0)) == SegmentEntry(Batch(0), Run(1), ())
 
 
 def test_a_segment_that_is_gone_is_not_entered_as_an_empty_one(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_files_go_with_the_last_entry_that_names_them(tmp_path: Path) -> Non
 
 def test_an_entry_is_never_seen_half_written(tmp_path: Path) -> None:
     log = Segments(tmp_path, ONE)
-    log.write(Entry(Batch(0), Run(1), ()))
+    log.write(SegmentEntry(Batch(0), Run(1), ()))
     names = [path.name for path in (tmp_path / "log/one.0").iterdir()]
     assert names == ["0.json"]
     assert json.loads((tmp_path / "log/one.0/0.json").read_text(encoding="utf-8")) == {"run": 1, "files": []}

@@ -13,7 +13,7 @@ from headgate.errors import BadStorage
 from headgate.snapshot import take
 from headgate.snapshot.files import FileFacts, check, measure, tables_of
 from headgate.snapshot.rebuild import Sources, rebuild
-from headgate.snapshot.take import GivenUp, Snapshots, Taken, task_directory
+from headgate.snapshot.take import SnapshotCancelled, Snapshots, Taken, task_directory
 from tests.edges.spark_files import offsets, position, put, rocksdb, run_batches, uid
 
 TASK, FIRST, SECOND = TaskId("t"), Generation(1), Generation(2)
@@ -137,7 +137,7 @@ def test_a_snapshot_is_given_up_at_any_file_and_what_was_read_is_not_read_again(
             given_up.set()
 
     snapshots = Snapshots(tmp_path, carry)
-    with pytest.raises(GivenUp):
+    with pytest.raises(SnapshotCancelled):
         snapshots.take(TASK, FIRST, Batch(2), given_up)
     assert reads.since() == {"metadata", "offsets/2"}
     snapshots.take(TASK, FIRST, Batch(2), NEVER)

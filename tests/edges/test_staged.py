@@ -27,7 +27,7 @@ from headgate.core.ids import Batch, CheckpointId, Generation, OperatorUid, Run,
 from headgate.core.records import CommitPermit, CompletedCheckpoint, Kind, Transaction
 from headgate.core.state import JobState
 from headgate.errors import ExternalError
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.perform import Performer
 from headgate.run.staged import StagedFiles
 from headgate.run.storage import Storage
@@ -101,7 +101,7 @@ class Leader:
 
     def __init__(self, store: JobStore, work: Path, database: Path, generation: Generation = FIRST) -> None:
         self.store, self.work, self.generation = store, work, generation
-        self.told: list[Event | Note] = []
+        self.told: list[Event | Observation] = []
         self.sink = SqliteSink(database)
         self.sink.open(SinkContext("job", SINK, store.incarnation(), work / "staged" / SINK))
         snapshots = Snapshots(work, None if work == store.local_root else store.copy_in)
@@ -141,13 +141,13 @@ class Leader:
         )
         assert self.store.create_record(record, {}) is None
 
-    def commit(self, *transactions: Transaction) -> Event | Note:
+    def commit(self, *transactions: Transaction) -> Event | Observation:
         for transaction in transactions:
             permit = CommitPermit(transaction.checkpoint, self.generation)
             self.perform(e.CommitTransaction(self.generation, permit, transaction))
         return self.fact()
 
-    def recover(self) -> Event | Note:
+    def recover(self) -> Event | Observation:
         """Commit what the newest checkpoint owes, and then throw away what is left of earlier generations."""
         newest = [record for record in self.store.read_checkpoint_log() if isinstance(record, CompletedCheckpoint)][-1]
         return self.commit(*newest.transactions)
@@ -159,8 +159,8 @@ class Leader:
     def perform(self, order: e.Effect) -> None:
         self._performer.perform(order, JobState.__new__(JobState))
 
-    def fact(self) -> Event | Note:
-        return next(each for each in reversed(self.told) if not isinstance(each, Note) or each.kind == "warning")
+    def fact(self) -> Event | Observation:
+        return next(each for each in reversed(self.told) if not isinstance(each, Observation) or each.kind == "warning")
 
 
 class Place:

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.core.events import TaskEnded, TaskFailed
 from headgate.core.ids import Batch, TaskId
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.serial import SerialExecutors
 from headgate.run.stalls import STALLED_S, Stalls
 from tests.edges.mini_spark import WAIT_S
@@ -22,7 +22,7 @@ class Looking:
     """Looks at one run, and at serial executors."""
 
     def __init__(self, running: Running) -> None:
-        self.told: list[Note] = []
+        self.told: list[Observation] = []
         self.silent_s = 0.0
         self.serial_executors = SerialExecutors(lambda _: None)
         self.back: list[TaskId] = []

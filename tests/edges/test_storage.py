@@ -24,7 +24,7 @@ from headgate.core.events import (
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId
 from headgate.core.records import AbortedEntry, CompletedCheckpoint, EpochRecord, StoredFile
 from headgate.errors import BadStorage, ExternalError
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.run.storage import NEWEST
 from headgate.snapshot.files import check, tables_of
 from headgate.store import local
@@ -123,7 +123,7 @@ def away(tmp_path: Path) -> Heard:
 def test_a_storage_that_is_away_is_asked_again_and_ends_nothing(away: Heard) -> None:
     away.storage.read_checkpoint_log(ReadCheckpointLog(US))
     away.storage.set_hold(SetHold(US, CheckpointId(0), held=True))
-    assert all(isinstance(each, Note) for each in away.told)
+    assert all(isinstance(each, Observation) for each in away.told)
     assert len(away.warnings()) == 2
     away.storage.create_record(CreateRecord(US, AbortedEntry(CheckpointId(1), FIRST, US)))
     assert isinstance(away.last(), CreateUnclear)

@@ -27,7 +27,7 @@ from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generati
 from headgate.core.records import CommitPermit, InFlight, TaskSnapshot, Transaction
 from headgate.core.restart import FailureClass
 from headgate.core.state import JobState
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.plan import Plan, PlannedChannel, PlannedTask
 from headgate.run.perform import Performer
 from headgate.run.tasks import Tasks
@@ -105,11 +105,11 @@ class Process:
         self.heard = Heard(open_job(place))
         self.told = self.heard.told
         self.source = Counting()
-        node = Node("up", Kind.SOURCE, what=self.source)
+        node = Node("up", NodeKind.SOURCE, what=self.source)
         plan = Plan(
             (
                 PlannedTask(UP, (node,), (), True, "append"),
-                PlannedTask(DOWN, (Node("down", Kind.UNION),), (), False, "append"),
+                PlannedTask(DOWN, (Node("down", NodeKind.UNION),), (), False, "append"),
             ),
             (PlannedChannel(ONE, UP, DOWN, "down", 0),),
         )

@@ -113,5 +113,5 @@ def test_a_check_is_given_up_when_the_start_fails(heard: Heard, slow: threading.
     threading.Timer(0.2, slow.set).start()  # By then it was given up: nothing more is read.
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    with pytest.raises(files.GivenUp):
+    with pytest.raises(files.CheckCancelled):
         results[0].result()

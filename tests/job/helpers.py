@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.plan import Plan, plan
 from headgate.sink.api import Guarantee
 from headgate.sink.console import ConsoleSink
@@ -59,13 +59,13 @@ def shape(text: str) -> tuple[tuple[Node, ...], dict[str, bool]]:
         uid, marks, inputs = found[1], found[2], tuple(found[3].split(",")) if found[3] else ()
         stateful[uid] = any(mark in marks for mark in "*~=")
         mode = "update" if "~" in marks else "complete" if "=" in marks else "append"
-        node = Node(uid, Kind.SOURCE, inputs, RateSource(), mode, "+" in marks, f"job.py:{len(nodes) + 1}")
+        node = Node(uid, NodeKind.SOURCE, inputs, RateSource(), mode, "+" in marks, f"job.py:{len(nodes) + 1}")
         if "!" in marks:
-            node = replace(node, kind=Kind.SINK, what=NullSink())
+            node = replace(node, kind=NodeKind.SINK, what=NullSink())
         elif len(inputs) > 1:
-            node = replace(node, kind=Kind.JOIN if stateful[uid] else Kind.UNION, what=None)
+            node = replace(node, kind=NodeKind.JOIN if stateful[uid] else NodeKind.UNION, what=None)
         elif inputs:
-            node = replace(node, kind=Kind.TRANSFORM, what=None)
+            node = replace(node, kind=NodeKind.TRANSFORM, what=None)
         nodes.append(node)
     return tuple(nodes), stateful
 

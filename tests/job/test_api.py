@@ -11,7 +11,7 @@ from headgate import restart, state_backend
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
 from headgate.sink.api import Guarantee
@@ -80,13 +80,13 @@ def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines
     nodes = {node.uid: node for node in job.freeze()}
     assert list(nodes) == ["orders", "other", "parse", "totals", "alerts", "pairs", "merged", "joined", "again", "out"]
     assert [node.kind for node in nodes.values()] == [
-        *(Kind.SOURCE, Kind.SOURCE, Kind.TRANSFORM, Kind.TRANSFORM, Kind.PROCESS, Kind.PROCESS),
-        *(Kind.UNION, Kind.JOIN, Kind.JOIN, Kind.SINK),
+        *(NodeKind.SOURCE, NodeKind.SOURCE, NodeKind.TRANSFORM, NodeKind.TRANSFORM, NodeKind.PROCESS, NodeKind.PROCESS),
+        *(NodeKind.UNION, NodeKind.JOIN, NodeKind.JOIN, NodeKind.SINK),
     ]
     first = int(nodes["orders"].where.removeprefix("test_api.py:"))
     assert [node.where for node in nodes.values()] == [f"test_api.py:{first + offset}" for offset in range(10)]
     assert nodes["totals"] == Node(
-        "totals", Kind.TRANSFORM, ("parse",), keep, "update", new_task=True, where=f"test_api.py:{first + 3}"
+        "totals", NodeKind.TRANSFORM, ("parse",), keep, "update", new_task=True, where=f"test_api.py:{first + 3}"
     )
     assert nodes["alerts"].key == "value"
     assert nodes["pairs"].key == ("value", "timestamp")

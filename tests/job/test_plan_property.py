@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from headgate.job.node import Kind, Node
+from headgate.job.node import Node, NodeKind
 from headgate.job.plan import PlannedTask, plan
 
 
@@ -14,18 +14,23 @@ def jobs(draw: st.DrawFn) -> tuple[tuple[Node, ...], dict[str, bool], tuple[str,
     stateful: dict[str, bool] = {}
     for number in range(draw(st.integers(1, 14))):
         uid = f"n{number}"
-        streams = [node.uid for node in nodes if node.kind is not Kind.SINK]
+        streams = [node.uid for node in nodes if node.kind is not NodeKind.SINK]
         inputs = tuple(draw(st.lists(st.sampled_from(streams), max_size=3))) if streams else ()
         stateful[uid] = bool(inputs) and draw(st.booleans())
         mode = draw(st.sampled_from(["append", "append", "update", "complete"])) if len(inputs) == 1 else "append"
-        kinds = [Kind.SOURCE, Kind.TRANSFORM, Kind.JOIN if stateful[uid] else Kind.UNION, Kind.UNION]
-        kind = draw(st.sampled_from([kinds[len(inputs)], Kind.SINK])) if len(inputs) == 1 else kinds[len(inputs)]
-        stateful[uid] = stateful[uid] and kind is not Kind.SINK
-        new_task = kind not in {Kind.SOURCE, Kind.SINK} and draw(st.integers(0, 4)) == 0
+        kinds = [
+            NodeKind.SOURCE,
+            NodeKind.TRANSFORM,
+            NodeKind.JOIN if stateful[uid] else NodeKind.UNION,
+            NodeKind.UNION,
+        ]
+        kind = draw(st.sampled_from([kinds[len(inputs)], NodeKind.SINK])) if len(inputs) == 1 else kinds[len(inputs)]
+        stateful[uid] = stateful[uid] and kind is not NodeKind.SINK
+        new_task = kind not in {NodeKind.SOURCE, NodeKind.SINK} and draw(st.integers(0, 4)) == 0
         nodes.append(Node(uid, kind, inputs, None, mode if stateful[uid] else "append", new_task))
     read = {uid for node in nodes for uid in node.inputs}
-    loose = [node.uid for node in nodes if node.kind is not Kind.SINK and node.uid not in read]
-    nodes += [Node(f"sink-{uid}", Kind.SINK, (uid,)) for uid in loose]
+    loose = [node.uid for node in nodes if node.kind is not NodeKind.SINK and node.uid not in read]
+    nodes += [Node(f"sink-{uid}", NodeKind.SINK, (uid,)) for uid in loose]
     keeping = [uid for uid, keeps in stateful.items() if keeps]
     alone = tuple(draw(st.lists(st.sampled_from(keeping), unique=True))) if keeping else ()
     return tuple(nodes), stateful, alone

@@ -2,7 +2,7 @@
 
 With ``--zombies`` processes are not killed: they are frozen, replaced, and woken.
 
-Exit code 0 if every way had every row once, 1 if not.
+Exit code 0 if every sink had every row once, 1 if not.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from tests.kills.campaign import MASTER, Campaign, Report, Round
+from tests.kills.cases import CASES, GROUPS
 from tests.kills.ground import Ground
-from tests.kills.ways import GROUPS, WAYS
 from tests.kills.zombies import Zombies
 
 ABOUT_ZOMBIES = """\
@@ -25,11 +25,11 @@ next one has taken over. A total counts as stale for each row by which it is beh
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description="Kill, and count what is left.")
-    parser.add_argument("--group", choices=GROUPS, required=True, help="the ways that the rows take")
+    parser.add_argument("--group", choices=GROUPS, required=True, help="the sinks that the rows go to")
     parser.add_argument("--rounds", type=int, default=20, help="this many kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the report into this directory")
-    parser.add_argument("--only", choices=sorted(WAYS), action="append", default=[], help="this way alone, or these")
+    parser.add_argument("--only", choices=sorted(CASES), action="append", default=[], help="this sink alone, or these")
     parser.add_argument("--zombies", action="store_true", help="freeze, replace and wake instead of killing")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
@@ -38,7 +38,7 @@ def main() -> int:
         parser.error(f"--report: there is no directory {arguments.report}")
     with tempfile.TemporaryDirectory(prefix="headgate-kills-") as directory, Ground(Path(directory)) as ground:
         kind = Zombies if arguments.zombies else Campaign
-        campaign = kind(ground, arguments.group, arguments.seed, ways=tuple(arguments.only))
+        campaign = kind(ground, arguments.group, arguments.seed, cases=tuple(arguments.only))
         report = campaign.run(arguments.rounds, _tell)
     text = as_text(report, zombies=arguments.zombies)
     sys.stdout.write(text)

@@ -1,6 +1,6 @@
 """Rounds of SIGKILL: of the driver, of an executor, or of a server, at moments drawn from a seed.
 
-One rule: a round kills a real process while rows flow to all sinks, and at the end each way's own reader counts
+One rule: a round kills a real process while rows flow to all sinks, and at the end each sink's own reader counts
 every row that ever went in.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 
 from headgate import layout
 from headgate.demo.show import children
+from tests.kills.cases import BLOCK, CASES, GROUPS
 from tests.kills.ground import Ground
-from tests.kills.ways import BLOCK, GROUPS, WAYS
 from tests.spark.process import JobProcess, Line
 
 JOB = Path(__file__).with_name("job.py")
@@ -50,12 +50,12 @@ class Report:
     rows: int = 0
     """That went in."""
     found: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """For each way: rows that its reader found, lost, doubled."""
+    """For each sink: rows that its reader found, lost, doubled."""
     seconds: float = 0.0
 
     @property
     def exact(self) -> bool:
-        """Whether every way has every row once, and of no block an old total."""
+        """Whether every sink has every row once, and of no block an old total."""
         return bool(self.found) and all(counts == (self.rows, 0, 0) for counts in self.found.values())
 
 
@@ -63,16 +63,16 @@ class Campaign:
     """A job that is killed again and again."""
 
     def __init__(
-        self, ground: Ground, group: str, seed: int, rows_per_batch: int = 200, ways: tuple[str, ...] = ()
+        self, ground: Ground, group: str, seed: int, rows_per_batch: int = 200, cases: tuple[str, ...] = ()
     ) -> None:
         self._ground = ground
         self._rng = random.Random(seed)
-        self._ways = [WAYS[name] for name in ways or GROUPS[group]]
-        for way in self._ways:
-            way.prepare(ground)
+        self._cases = [CASES[name] for name in cases or GROUPS[group]]
+        for case in self._cases:
+            case.prepare(ground)
         self._settings: dict[str, Any] = {
             **ground.settings(),
-            "ways": [way.name for way in self._ways],
+            "cases": [case.name for case in self._cases],
             "rows_per_batch": rows_per_batch,
         }
         self._job: JobProcess | None = None
@@ -95,18 +95,18 @@ class Campaign:
             if self._job is not None and self._job.process.poll() is None:
                 self._job.kill()
         self.report.rows = self._rows_in()
-        for way in self._ways:
-            found = way.numbers(self._ground)
-            if way.ahead:
+        for case in self._cases:
+            found = case.numbers(self._ground)
+            if case.ahead:
                 found = Counter({number: times for number, times in found.items() if number < self.report.rows})
-            judge = _judged_totals if way.totals else _judged
-            self.report.found[way.name] = judge(found, self.report.rows)
+            judge = _judged_totals if case.totals else _judged
+            self.report.found[case.name] = judge(found, self.report.rows)
         self.report.seconds = time.monotonic() - begun
         return self.report
 
     def _victims(self) -> Iterator[str]:
         """Each in its turn, in an order that changes."""
-        servers = dict.fromkeys(way.server for way in self._ways if way.server is not None)
+        servers = dict.fromkeys(case.server for case in self._cases if case.server is not None)
         while True:
             turn = ["driver", "executor", *servers]
             self._rng.shuffle(turn)

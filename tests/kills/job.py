@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, functions as F  # noqa: N812 - as everybody w
 import headgate as hg
 from tests import jvm
 from tests.kills import freezing
-from tests.kills.ways import BLOCK, WAYS
+from tests.kills.cases import BLOCK, CASES
 
 
 def build(settings: dict[str, Any]) -> hg.Job:
@@ -34,11 +34,13 @@ def build(settings: dict[str, Any]) -> hg.Job:
     )
     source = hg.generator.source(rows_per_batch=settings["rows_per_batch"], keys=20, partitions=2)
     numbers = job.source("numbers", source)
-    ways = [WAYS[name] for name in settings["ways"]]
-    totals = numbers.transform("totals", _totals, output_mode="update") if any(way.totals for way in ways) else numbers
-    for way in ways:
-        rows = totals if way.totals else numbers
-        rows.transform(f"as-{way.name}", _selected(way.columns)).sink(way.name, way.sink(settings))
+    cases = [CASES[name] for name in settings["cases"]]
+    totals = (
+        numbers.transform("totals", _totals, output_mode="update") if any(case.totals for case in cases) else numbers
+    )
+    for case in cases:
+        rows = totals if case.totals else numbers
+        rows.transform(f"as-{case.name}", _selected(case.columns)).sink(case.name, case.sink(settings))
     return job
 
 

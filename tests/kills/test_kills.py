@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.kills.campaign import Campaign
+from tests.kills.cases import CASES, GROUPS
 from tests.kills.ground import Ground
-from tests.kills.ways import GROUPS, WAYS
 
 ROUNDS_MIN = 3
 """With these seeds a driver and an executor are among them."""
 
 
 @pytest.mark.parametrize(("group", "seed"), [("transactions", 11), ("others", 12)])
-def test_nothing_is_lost_or_doubled_by_any_way_when_driver_executors_and_servers_are_killed(
+def test_nothing_is_lost_or_doubled_in_any_sink_when_driver_executors_and_servers_are_killed(
     tmp_path: Path, kills: int, group: str, seed: int
 ) -> None:
     rounds = max(kills, ROUNDS_MIN)
@@ -25,5 +25,5 @@ def test_nothing_is_lost_or_doubled_by_any_way_when_driver_executors_and_servers
     assert report.found == dict.fromkeys(GROUPS[group], (report.rows, 0, 0))
 
 
-def test_every_way_is_in_a_group() -> None:
-    assert sorted(WAYS) == sorted(name for group in GROUPS.values() for name in group)
+def test_every_sink_is_in_a_group() -> None:
+    assert sorted(CASES) == sorted(name for group in GROUPS.values() for name in group)

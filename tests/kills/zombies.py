@@ -22,7 +22,7 @@ class Zombies(Campaign):
 
     def _victims(self) -> Iterator[str]:
         """Each phase in its turn and each sink in its turn, at moments that change; and executors without a driver."""
-        sinks = cycle(way.name for way in self._ways)
+        sinks = cycle(case.name for case in self._cases)
         while True:
             turn = [*PHASES, EXECUTORS]
             self._rng.shuffle(turn)

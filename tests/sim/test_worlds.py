@@ -15,7 +15,7 @@ from headgate.core.ids import TaskId
 from headgate.sim import runner, scenario
 from headgate.sim.checker import Checker, Shape
 from headgate.sim.disk import Disk, key_of
-from headgate.sim.plan import KINDS, Plan, draw
+from headgate.sim.plan import KINDS, WorldPlan, draw
 from headgate.sim.sink import SimSink
 from headgate.sim.table import SimTable
 from headgate.sim.world import World
@@ -213,7 +213,7 @@ def test_shrinking_leaves_only_faults_that_matter(monkeypatch: pytest.MonkeyPatc
     plan = next(plan for plan in map(draw, range(100)) if len(plan.faults) >= 6)
     guilty = {plan.faults[1], plan.faults[4]}
 
-    def run(candidate: Plan, log: list[str] | None = None) -> object:
+    def run(candidate: WorldPlan, log: list[str] | None = None) -> object:
         del log
         broken = guilty <= set(candidate.faults)
         return type("Verdict", (), {"violations": ("broken",) if broken else ()})()

@@ -414,8 +414,8 @@ def test_an_incarnation_with_one_flipped_bit_is_refused_by_name_or_means_the_sam
 
 
 def test_an_incarnation_that_an_earlier_version_wrote_is_read(job: JobStore) -> None:
-    job.put("incarnation", b"life_0123456789ab\n")
-    assert job.incarnation() == "life_0123456789ab"
+    job.put("incarnation", b"inc_0123456789ab\n")
+    assert job.incarnation() == "inc_0123456789ab"
 
 
 def test_a_claim_with_one_flipped_bit_is_refused_as_damaged_or_means_the_same(

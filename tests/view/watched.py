@@ -8,7 +8,7 @@ from headgate.core.effects import Effect
 from headgate.core.graph import Graph
 from headgate.core.job import step
 from headgate.core.state import Phase
-from headgate.run.loop import Note
+from headgate.run.loop import Observation
 from headgate.store.jobstore import JobStore
 from headgate.view.recorder import PROGRESS, Recorder
 from tests.step_helpers import Core
@@ -34,7 +34,7 @@ class Watched(Core):
         return given
 
     def note(self, kind: str, **fields: Any) -> None:
-        self._keep(self.recorder.watch(self.now_ms, Note(kind, fields), self.state, self.state, []))
+        self._keep(self.recorder.watch(self.now_ms, Observation(kind, fields), self.state, self.state, []))
 
     def wait(self, ms: int) -> list[Effect]:
         """Time passes."""

@@ -9,7 +9,7 @@ from headgate.connect.kafka.names import EARLIER, FIRST, NOW, Names, Slot, token
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
 
-NAMES = Names("app", "job", SinkId("out"), "life_0")
+NAMES = Names("app", "job", SinkId("out"), "inc_0")
 YEAR_AT_TEN_A_SECOND = 10 * 86_400 * 366
 
 

@@ -14,7 +14,7 @@ MINUTE = 60_000
 
 
 def context(interval_ms: int | None, timeout_ms: int = 10 * MINUTE) -> SinkContext:
-    return SinkContext("job", SinkId("out"), "life_0", Path("staged"), timeout_ms, checkpoint_interval_ms=interval_ms)
+    return SinkContext("job", SinkId("out"), "inc_0", Path("staged"), timeout_ms, checkpoint_interval_ms=interval_ms)
 
 
 @pytest.mark.parametrize("interval_ms", [None, 10_000, MINUTE])

@@ -447,7 +447,7 @@ def test_a_late_attempt_of_spark_at_the_same_partition_lets_the_batch_run_again(
     kafka: Kafka, name: str, topic: str
 ) -> None:
     """Its producer has the same transactional id. The batch fails as if the broker had been away, and is replayed."""
-    owned = Owned(Target(kafka.servers, topic, name, 60_000), Names(name, "job", SinkId("out"), "life_0"))
+    owned = Owned(Target(kafka.servers, topic, name, 60_000), Names(name, "job", SinkId("out"), "inc_0"))
     write = PartitionWriter(owned, Generation(1), 0, token(Generation(1), Batch(0), Run(1)), None)
     transactional_id = owned.names.transactional_id(Generation(1), Slot(0, 0))
 

@@ -25,7 +25,7 @@ BLOCK = 500
 
 
 @dataclass(frozen=True)
-class Way:
+class Case:
     """A sink under test."""
 
     name: str
@@ -148,11 +148,11 @@ def _totals_in_hbase(ground: Ground) -> Counter[int]:
     return Counter({int(key): int(row["f:total"]) for key, row in ground.hbase.rows("totals").items()})
 
 
-WAYS = {
-    way.name: way
-    for way in (
-        Way("files", None, PLAIN, _nothing, lambda it: hg.files.sink(f"{it['directory']}/files"), _files),
-        Way(
+CASES = {
+    case.name: case
+    for case in (
+        Case("files", None, PLAIN, _nothing, lambda it: hg.files.sink(f"{it['directory']}/files"), _files),
+        Case(
             "kafka-two-phase",
             "kafka",
             AS_JSON,
@@ -160,7 +160,7 @@ WAYS = {
             _kafka("two-phase"),
             _in_kafka("two-phase"),
         ),
-        Way(
+        Case(
             "kafka-no-write-ahead",
             "kafka",
             AS_JSON,
@@ -168,7 +168,7 @@ WAYS = {
             _kafka("no-write-ahead", write_ahead=False),
             _in_kafka("no-write-ahead"),
         ),
-        Way(
+        Case(
             "kafka-staged",
             "kafka",
             AS_JSON,
@@ -176,7 +176,7 @@ WAYS = {
             _kafka("staged", mode="staged"),
             _in_kafka("staged"),
         ),
-        Way(
+        Case(
             "postgres-two-phase",
             "postgres",
             PLAIN,
@@ -184,7 +184,7 @@ WAYS = {
             lambda it: hg.postgres.sink(it["postgres"], table="two_phase"),
             _in_postgres("two_phase"),
         ),
-        Way(
+        Case(
             "mariadb-staged",
             "mariadb",
             PLAIN,
@@ -192,7 +192,7 @@ WAYS = {
             lambda it: hg.mariadb.sink(**_mariadb(it), table="staged"),
             _in_mariadb("staged"),
         ),
-        Way(
+        Case(
             "mariadb-xa",
             "mariadb",
             PLAIN,
@@ -200,7 +200,7 @@ WAYS = {
             lambda it: hg.mariadb.sink(**_mariadb(it), table="xa", mode="xa"),
             _in_mariadb("xa"),
         ),
-        Way(
+        Case(
             "postgres-upsert",
             "postgres",
             PLAIN,
@@ -209,7 +209,7 @@ WAYS = {
             _in_postgres("upserted"),
             ahead=True,
         ),
-        Way(
+        Case(
             "jdbc",
             "postgres",
             PLAIN,
@@ -217,7 +217,7 @@ WAYS = {
             lambda it: hg.jdbc.sink(**it["jdbc"], table="through_jdbc"),
             _in_postgres("through_jdbc"),
         ),
-        Way(
+        Case(
             "search",
             "opensearch",
             PLAIN,
@@ -226,7 +226,7 @@ WAYS = {
             _in_search,
             ahead=True,
         ),
-        Way(
+        Case(
             "hbase",
             "hbase",
             ("CAST(n AS STRING) AS n", "key AS k", "CAST(seq AS STRING) AS seq"),
@@ -235,8 +235,8 @@ WAYS = {
             lambda ground: Counter(int(key) for key in ground.hbase.rows("numbers")),
             ahead=True,
         ),
-        Way("delta", None, PLAIN, _nothing, lambda it: hg.delta.sink(f"{it['directory']}/delta"), _delta),
-        Way(
+        Case("delta", None, PLAIN, _nothing, lambda it: hg.delta.sink(f"{it['directory']}/delta"), _delta),
+        Case(
             "iceberg",
             None,
             PLAIN,
@@ -244,7 +244,7 @@ WAYS = {
             lambda it: hg.iceberg.sink("kills.numbers", catalog=_catalog(str(Path(it["directory"])))),
             _iceberg,
         ),
-        Way(
+        Case(
             "postgres-totals",
             "postgres",
             ("block", "total"),
@@ -255,7 +255,7 @@ WAYS = {
             _totals_in_postgres,
             totals=True,
         ),
-        Way(
+        Case(
             "search-totals",
             "opensearch",
             ("block", "total"),
@@ -264,7 +264,7 @@ WAYS = {
             _totals_in_search,
             totals=True,
         ),
-        Way(
+        Case(
             "hbase-totals",
             "hbase",
             ("CAST(block AS STRING) AS block", "CAST(total AS STRING) AS total"),
@@ -289,4 +289,4 @@ GROUPS = {
     "others": ("postgres-upsert", "jdbc", "search", "hbase", "delta", "iceberg"),
     "totals": ("postgres-totals", "search-totals", "hbase-totals"),
 }
-"""Each group is one job: every row goes out by all ways of the group."""
+"""Each group is one job: every row goes to all sinks of the group."""
