@@ -26,7 +26,7 @@ ORDER = "user STRING, seq BIGINT, amount DECIMAL(12, 2), at TIMESTAMP"
 
 
 def parse(records: DataFrame) -> DataFrame:
-    """Records of Kafka into orders. One that is no order stops the job: passing over it would lose it."""
+    """Records of Kafka into orders. One that is not an order stops the job: passing over it would lose it."""
     order = F.from_json(F.col("value").cast("string"), ORDER, {"mode": "FAILFAST"})
     return records.select(order.alias("order")).select("order.*")
 
@@ -51,7 +51,7 @@ def to_records(summaries: DataFrame) -> DataFrame:
         F.col("window.start").alias("begins"),
         F.col("window.end").alias("ends"),
         "orders",
-        F.col("total").cast("string").alias("total"),  # An amount of money is no floating-point number.
+        F.col("total").cast("string").alias("total"),  # Money is not a floating-point number.
         "seqs",
     )
     return summaries.select(F.col("user").alias("key"), F.to_json(summary).alias("value"))

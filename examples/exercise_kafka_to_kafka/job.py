@@ -48,7 +48,7 @@ class Ledger(hg.Processor):
 
 
 def parse(records: DataFrame) -> DataFrame:
-    """Records of Kafka into payments. One that is no payment stops the job: passing over it would lose it."""
+    """Records of Kafka into payments. One that is not a payment stops the job: passing over it would lose it."""
     payment = F.from_json(F.col("value").cast("string"), PAYMENT, {"mode": "FAILFAST"})
     return records.select(payment.alias("payment")).select("payment.*")
 

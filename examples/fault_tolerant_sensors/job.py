@@ -64,7 +64,7 @@ class AnomalyDetector(hg.Processor):
 
 
 def parse(records: DataFrame) -> DataFrame:
-    """Records of Kafka into readings. One that is no reading stops the job: passing over it would lose it."""
+    """Records of Kafka into readings. One that is not a reading stops the job: passing over it would lose it."""
     reading = F.from_json(F.col("value").cast("string"), READING, {"mode": "FAILFAST"})
     return records.select(reading.alias("reading")).select("reading.*")
 
