@@ -114,7 +114,7 @@ def job_level() -> None:
         for number in range(ROUNDS + 1):
             for title, command in (("Spark's own query restart", plain), ("headgate run", ours)):
                 took = _until_second_batch(command)
-                if number:  # The first is no restart.
+                if number:  # The first is not a restart.
                     seen[title].append(took)
     figures("job-level recovery after SIGKILL, process start included", "s", seen, "at most 3")  # type: ignore[arg-type]
 

@@ -64,7 +64,7 @@ def first_line(text: str) -> str:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a connection that was closed a moment ago is no hindrance.
+        # As servers do: a connection that was closed a moment ago does not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -72,7 +72,7 @@ def _split(place: str) -> SplitResult:
         return SplitResult("", "", place, "", "")
     parts = urlsplit(place)
     if parts.scheme not in ("file", "kafka", "postgres", "postgresql"):
-        raise InvalidOption(f"{parts.scheme}:// is no place that can be counted: write {EXAMPLES}")
+        raise InvalidOption(f"{parts.scheme}:// is not a place that can be counted: write {EXAMPLES}")
     return parts
 
 

@@ -123,7 +123,7 @@ class MapState(Generic[K, V]):
 
     def keys(self) -> Iterator[K]:
         """All keys of the map that have not expired."""
-        return iter([self._key_zoned(key[0]) for key in self._spark.keys()])  # noqa: SIM118 - a map state is no dict
+        return iter([self._key_zoned(key[0]) for key in self._spark.keys()])  # noqa: SIM118 - a map state is not a dict
 
     def values(self) -> Iterator[V]:
         """All values of the map that have not expired."""

@@ -88,7 +88,7 @@ class Store(Protocol):
         """
 
     def delete(self, *paths: str) -> None:
-        """Remove values, durably. A path that has none is no error."""
+        """Remove values, durably. A path that has none is not an error."""
 
     def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
         """``put`` of a whole file of this machine. ``Missing`` if there is no such file.

@@ -2,7 +2,7 @@
 
 One rule: lines are taken one by one, in order, and only what a view shows is remembered. The process that runs a job
 and a command that reads the storage fold the same lines, and so say the same. History explains and decides nothing: a
-line that says less than it should, or something unknown, is no error.
+line that says less than it should, or something unknown, is not an error.
 
 An *execution* of a job is what one process made of it. It begins with the first generation of a new leader.
 """

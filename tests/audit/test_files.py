@@ -100,7 +100,7 @@ def test_a_directory_without_files_has_no_records(tmp_path: Path) -> None:
         ("text", "user", "n", "has no file whose name ends in .parquet"),
         ("keyless", "user", "n", "has no user, 1 times"),
         ("numberless", "user", "n", "has no sequence number, 1 times"),
-        ("ftp://host/x", "user", "n", "ftp:// is no place that can be counted"),
+        ("ftp://host/x", "user", "n", "ftp:// is not a place that can be counted"),
         ("kafka://host:9092/", "user", "n", "names no topic"),
         ("postgres://me:secret@host/database", "user", "n", "postgres://me@host/database names no table"),
     ],

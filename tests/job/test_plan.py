@@ -52,7 +52,7 @@ from tests.job.helpers import drawn, planned, shape
         ("a x<a y<a u<x,y out!<u", ["a >> x.0 >> y.0", "x y u > out"]),
         ("a x<a u<a,x out!<u", ["a >> x.0 >> u.0", "x >> u.1", "u > out"]),
         ("a x*<a y*<a j*<x,y out!<j", ["a >> x.0 >> y.0", "x y j > out"]),
-        # What leads to a union as well as to a sink is no branch
+        # What leads to a union as well as to a sink is not a branch
         ("a x<a b u<x,b one!<a two!<x out!<u", ["a > one >> x.0", "x > two >> u.0", "b >> u.1", "u > out"]),
         # A merged task reads the channel of a task whose source stands after its own
         ("a c d*<c u<a,d out!<u side!<c", ["c > side >> d.0", "a d u > out"]),

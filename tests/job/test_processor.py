@@ -136,7 +136,7 @@ class Remember(Processor):
             assert self.all.exists()
             assert self.by.exists()
             assert self.by.contains_key(row.at)
-            assert row.at in self.by.keys()  # noqa: SIM118 - Spark's name; a map state is no dict
+            assert row.at in self.by.keys()  # noqa: SIM118 - Spark's name; a map state is not a dict
             assert {n.at for n in self.by.values()} == {*self.by.keys()} == {at for at, _ in self.by.iterator()}
             if row.value < 0:
                 self.value.clear()

@@ -89,7 +89,7 @@ def test_a_savepoint_that_aligns_behind_the_waiting_batch_is_given_up_for_a_chec
     assert told(given) == [("failed", "r1")]
     assert "a sink has no room for the batches before its barrier: ask again (out)" in only(o.Notify, given)[0].text
     assert [(pending.id, len(pending.cuts)) for pending in core.state.pending] == [(2, 2)]
-    assert core.state.failures == 0, "it is no failed checkpoint"
+    assert core.state.failures == 0, "it is not a failed checkpoint"
 
 
 def test_a_savepoint_waits_until_there_is_room() -> None:

@@ -113,7 +113,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
 def test_every_public_name_is_there_and_is_described() -> None:
     for name in headgate.__all__:
         found = getattr(headgate, name)
-        assert name == "__version__" or found.__doc__ or get_origin(found), f"{name}, which is no alias of a type"
+        assert name == "__version__" or found.__doc__ or get_origin(found), f"{name}, which is not an alias of a type"
 
 
 def test_a_name_that_is_not_public_is_refused_as_by_any_module() -> None:

@@ -246,6 +246,6 @@ def _check_columns(columns: Mapping[str, str]) -> None:
     for name, target in columns.items():
         names_of((name,), option="columns")
         if not fits(_CELL, target):
-            raise InvalidOption(f"columns: {target!r} is no place for {name!r}: write family:qualifier")
+            raise InvalidOption(f"columns: {target!r} is not a place for {name!r}: write family:qualifier")
     if len(set(columns.values())) < len(columns):
         raise InvalidOption("columns: two columns go to the same place: give each its own")

@@ -150,7 +150,7 @@ def test_rows_that_do_not_fit_are_refused(spark: SparkSession) -> None:
         ({"columns": {"a": "f:a"}}, "give one of them"),
         ({"family": "f:a"}, "is not a valid name of a column family"),
         ({"family": None, "columns": {}}, "says nothing"),
-        ({"family": None, "columns": {"a": "f"}}, "is no place for 'a': write family:qualifier"),
+        ({"family": None, "columns": {"a": "f"}}, "is not a place for 'a': write family:qualifier"),
         ({"family": None, "columns": {"a": "f:a", "b": "f:a"}}, "two columns go to the same place"),
         ({"timestamp": ""}, "timestamp=.*names no column"),
         ({"nulls": "drop"}, "nulls='drop' is not known"),
