@@ -94,7 +94,7 @@ def test_a_directory_without_files_has_no_records(tmp_path: Path) -> None:
         ("nowhere", "user", "n", "there is no such file or directory"),
         ("in", "user", "m", "has no column m; there are: user, n, other"),
         ("in", "user.name", "n", "has no user.name: user is string"),
-        ("in", "user", "user", "not a valid whole number"),
+        ("in", "user", "user", "has no whole number or no text where it should"),
         ("mixed", "user", "n", "files of several kinds (json, parquet)"),
         ("broken", "user", "n", "cannot be read"),
         ("text", "user", "n", "has no file whose name ends in .parquet"),

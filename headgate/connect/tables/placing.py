@@ -85,7 +85,7 @@ def local_directory(path: str, *, who: str) -> Path:
 
 
 def _check(file: TableFile, final: Path) -> None:
-    """What was put there before must be what was pre-committed. A second name of the staged file is not another file."""
+    """What was put there before must be what was pre-committed. Its staged file by a second name is that file."""
     if file.staged.exists() and final.samefile(file.staged):
         return
     if wrong := damage(final, file.size, file.checksum):
