@@ -17,7 +17,7 @@ FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("
 STAGES = ("source", "task", "channel", "snapshot", "store", "sink")
 SHARED = (
     *("headgate.access", "headgate.columns", "headgate.core", "headgate.errors", "headgate.layout", "headgate.redact"),
-    *("headgate.checksums", "headgate.room", "headgate.values"),
+    *("headgate.checksums", "headgate.durable", "headgate.retry", "headgate.room", "headgate.values"),
 )
 """What every stage may know."""
 MAY_ALSO = {"task/session.py": ("headgate.state_backend", "headgate.needs")}
