@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from headgate import durable
 from headgate.core.ids import NO_BATCH, Batch, ChannelId
 from headgate.errors import BadStorage
 
@@ -214,9 +215,7 @@ def remember(query: Path, uid: str, text: str) -> None:
     """Keep it for a source. What was kept before stays: a checkpoint may name it."""
     path = _memory(query, uid, (_last_memory(query, uid) or 0) + 1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.tmp")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    durable.replace(path, text.encode(), flush=False)  # A checkpoint that names it forces it to the disk.
 
 
 def _memory(query: Path, uid: str, number: int) -> Path:
@@ -262,10 +261,9 @@ def relocate(query: Path) -> list[str]:
 
 def _write_offsets(query: Path, batch: Batch, offsets: Offsets) -> None:
     path = query / "offsets" / str(batch)
-    scratch = path.with_name(f".{batch}.headgate.tmp")
-    scratch.write_text("\n".join([offsets.version, json.dumps(offsets.metadata), *offsets.sources]), encoding="utf-8")
     path.with_name(f".{batch}.crc").unlink(missing_ok=True)
-    scratch.replace(path)
+    text = "\n".join([offsets.version, json.dumps(offsets.metadata), *offsets.sources])
+    durable.replace(path, text.encode(), flush=False)  # As above.
 
 
 # -- the files of a checkpoint ---------------------------------------------------------------------------------------

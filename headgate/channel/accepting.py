@@ -10,17 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from headgate.retry import Retry, RetryPolicy
+
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Something is used up. What is asked for waits."""
 PASSING = (*SHORT, errno.ECONNABORTED, errno.EPROTO, errno.EINTR, errno.EAGAIN)
-WAIT_S = 0.05
-WAIT_MAX_S = 1.0
+WAITS = RetryPolicy(first_s=0.05, longest_s=1.0)
 TELL_AGAIN_S = 60.0
 
 
 def accept(listening: socket.socket, warn: Callable[[str], None]) -> Iterator[socket.socket]:
     """Connections, until ``listening`` is closed. ``warn`` hears, now and then, that none can be taken."""
-    wait_s, told_s = WAIT_S, -TELL_AGAIN_S
+    retry, told_s = Retry(WAITS), -TELL_AGAIN_S
     while True:
         try:
             connection, _ = listening.accept()
@@ -34,10 +35,9 @@ def accept(listening: socket.socket, warn: Callable[[str], None]) -> Iterator[so
                         f"this process can take no connection and tries again: {error.strerror}; "
                         "raise its limits (ulimit -n), or close what it has open"
                     )
-                time.sleep(wait_s)
-                wait_s = min(2 * wait_s, WAIT_MAX_S)
+                retry.again()
             continue
-        wait_s = WAIT_S
+        retry = Retry(WAITS)
         yield connection
 
 

@@ -18,6 +18,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate import durable
 from headgate.core.ids import Batch, ChannelId, Generation, Run, TaskId
 from headgate.errors import BadStorage
 
@@ -72,9 +73,8 @@ class Segments:
         """Put an entry into the log, whole or not at all."""
         log = self._log(entry.batch)
         log.parent.mkdir(parents=True, exist_ok=True)
-        scratch = log.with_suffix(f".{os.getpid()}.tmp")
-        scratch.write_text(json.dumps({"run": entry.run, "files": entry.files}), encoding="utf-8")
-        scratch.replace(log)
+        text = json.dumps({"run": entry.run, "files": entry.files})
+        durable.replace(log, text.encode(), flush=False)  # A checkpoint that names it forces it to the disk.
 
     def entry(self, batch: Batch) -> SegmentEntry | None:
         """The entry of a batch, or None if it is not (or no longer) in the log."""

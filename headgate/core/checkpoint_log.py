@@ -11,6 +11,7 @@ A permit to commit is made here and nowhere else, from a record that the store i
 from dataclasses import dataclass
 from enum import Enum
 
+from headgate.core.backoff import delay
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT, CheckpointId, Generation, LeaderId
 from headgate.core.records import AbortedEntry, CommitPermit, CompletedCheckpoint, EpochRecord, Record
@@ -104,7 +105,7 @@ def unclear(
     head = log.queue[0] if log.queue else None
     if head is None or (head.id, head.generation) != (record, generation) or log.retry_at_ms is not None:
         return log
-    delay_ms = min(retry_max_ms, retry_ms << min(log.tries, 30))
+    delay_ms = delay(retry_ms, retry_max_ms, log.tries)
     since_ms = now_ms if log.failing_since_ms is None else log.failing_since_ms
     return evolve(log, retry_at_ms=now_ms + delay_ms, tries=log.tries + 1, failing_since_ms=since_ms)
 

@@ -10,6 +10,7 @@ A transaction begins by itself where the one before it was pre-committed: it is 
 
 from dataclasses import dataclass
 
+from headgate.core.backoff import delay
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, Batch, CheckpointId, Generation, Run
 from headgate.core.records import CommitPermit, Transaction
@@ -111,7 +112,7 @@ def committed(sink: SinkState, pre_committed_in: Generation, checkpoint: Checkpo
 
 def commit_failed(sink: SinkState, now_ms: int, retry_ms: int, retry_max_ms: int) -> SinkState:
     """A commit failed: it will be tried again, later and later, and never aborted."""
-    delay_ms = min(retry_max_ms, retry_ms << min(sink.tries, 30))
+    delay_ms = delay(retry_ms, retry_max_ms, sink.tries)
     return evolve(sink, retry_at_ms=now_ms + delay_ms, tries=sink.tries + 1)
 
 

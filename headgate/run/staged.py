@@ -17,10 +17,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from uuid import uuid4
 
 from headgate.checksums import damage, in_parallel
 from headgate.core.ids import Generation, SinkId
+from headgate.durable import temporary
 from headgate.errors import HeadgateError
 from headgate.sink.api import StagedFile
 from headgate.store.api import Missing
@@ -100,17 +100,15 @@ class StagedFiles:
         """
         path = self._path(sink, file)
         name = _name(sink, generation, file)
-        temporary = path.with_name(f".brought-{uuid4().hex}")
-        try:
-            self._copy_out(name, f"staged/{sink}/{file.path}", temporary)
-            if not path.exists() or not damage(temporary, file.size, file.checksum):
+        with temporary(path, ".brought-") as temp:
+            try:
+                self._copy_out(name, f"staged/{sink}/{file.path}", temp)
+            except Missing:
+                return None
+            if not path.exists() or not damage(temp, file.size, file.checksum):
                 if file.pre_committed_ms:
-                    os.utime(temporary, ns=(file.pre_committed_ms * 1_000_000,) * 2)
-                temporary.replace(path)
-        except Missing:
-            return None
-        finally:
-            temporary.unlink(missing_ok=True)
+                    os.utime(temp, ns=(file.pre_committed_ms * 1_000_000,) * 2)
+                temp.replace(path)
         return name
 
     def _copy_out(self, name: str, original: str, to: Path) -> None:

@@ -12,10 +12,11 @@ after the last rename, it only removes what is left of the parts.
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.durable import directories, force
 from headgate.errors import BadStorage
 from headgate.sink.committable import CommittableFile, StagedCommittable
 from headgate.sink.staged import check_pre_committed
-from headgate.sink.staging import HIDDEN, Staging, directories, discard, force
+from headgate.sink.staging import HIDDEN, Staging, discard
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def place(pre_committed: StagedCommittable, target: Path) -> None:
     ]
     for move in _begin(staging, pre_committed, moves):
         _rename(move)
-    force(directory for directory in directories([move.final for move in moves], top=target) if directory.exists())
+    force([found for found in directories([move.final for move in moves], top=target) if found.exists()])
     for write_id, _ in pre_committed.write_ids():
         discard(staging.part(write_id))
 

@@ -18,10 +18,11 @@ from headgate import room
 from headgate.access import make_directory
 from headgate.checksums import damage, in_parallel, measure_all
 from headgate.core.ids import CheckpointId, Generation
+from headgate.durable import directories, force
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import AbortScope, SinkContext, StagedFile, StaleGenerations, TwoPhaseSink, WriteId
 from headgate.sink.committable import CommittableFile, CommittablePart, StagedCommittable
-from headgate.sink.staging import Staging, data_files, directories, discard, force
+from headgate.sink.staging import Staging, data_files, discard
 
 WRITER_OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

@@ -12,16 +12,16 @@ by Spark, Hive and Arrow when they read the target directory.
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
-from uuid import uuid4
 
 from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
+from headgate.durable import replace
 from headgate.errors import BadStorage
 from headgate.sink.api import WriteId
 
@@ -99,12 +99,7 @@ class Staging:
     def remember(self, mark: Mark) -> None:
         """Remember that a commit has begun. Atomic: who reads at the same time finds the old mark or the new one."""
         fields = {"version": VERSION, "generation": mark[0], "checkpoint": mark[1]}
-        new = self.root / f"{_NEW_MARKER}{uuid4().hex}"
-        with new.open("x") as file:
-            file.write(checked_text(fields))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.root / MARKER)
+        replace(self.root / MARKER, checked_text(fields).encode(), prefix=_NEW_MARKER)
 
     def tidy(self, below: Generation) -> None:
         """Remove what earlier generations leave besides their parts. What is not ours stays."""
@@ -135,11 +130,6 @@ def data_files(part: Path) -> Iterator[tuple[str, int]]:
                     yield below + entry.name, entry.stat().st_size
 
 
-def directories(files: Iterable[Path], *, top: Path) -> set[Path]:
-    """The directories that these files lie in, up to and with ``top``."""
-    return {directory for file in files for directory in file.parents if directory.is_relative_to(top)}
-
-
 def discard(directory: Path) -> None:
     """Remove a directory with all that is in it, if it is there. Another process may be doing the same."""
     for path, _, names in os.walk(directory, topdown=False):
@@ -147,16 +137,6 @@ def discard(directory: Path) -> None:
             Path(path, name).unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             Path(path).rmdir()
-
-
-def force(paths: Iterable[Path]) -> None:
-    """Have the file system write these files or directories to the disk."""
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _names(directory: Path) -> list[str]:

@@ -6,50 +6,20 @@ directory, and so mean the same wherever that directory is.
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from headgate.checksums import FileFacts, in_parallel, measure
+from headgate.checksums import FileFacts, measure
 from headgate.errors import BadStorage
 
-__all__ = ["CheckCancelled", "FileFacts", "Reading", "Table", "check", "directories", "force", "measure", "tables_of"]
-
-FORCE_AT_ONCE = 16
+__all__ = ["CheckCancelled", "FileFacts", "Reading", "Table", "check", "measure", "tables_of"]
 
 CHECKERS = min(32, max(4, 2 * (os.cpu_count() or 1)))
 """How many files are checked at once. Reading and summing up both let other threads work."""
 
 Table = Mapping[str, FileFacts]
-
-
-def force(paths: Collection[Path]) -> None:
-    """Have the file system write files, or the names in directories, to the disk. Spark does not.
-
-    Many at once: a file system writes what it is asked for at the same time in one go.
-    """
-    for _ in in_parallel(_force, list(paths), FORCE_AT_ONCE):
-        pass
-
-
-def _force(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def directories(root: Path, files: Iterable[Path]) -> set[Path]:
-    """The directories that these files are in, up to and with ``root``."""
-    found: set[Path] = set()
-    for directory in {file.parent for file in files}:
-        above = directory
-        while above not in found and above != root.parent:
-            found.add(above)
-            above = above.parent
-    return found
 
 
 class CheckCancelled(Exception):

@@ -4,7 +4,6 @@ One rule: the new generation gets a directory of its own and nothing of the old 
 file system can, and copied where it cannot; each is seen to be there, and whole by its size, before anything starts.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -13,8 +12,9 @@ from pathlib import Path
 
 from headgate import layout
 from headgate.core.ids import Batch, ChannelId
+from headgate.durable import directories, force, linked, sync
 from headgate.errors import BadStorage
-from headgate.snapshot.files import FileFacts, directories, force, measure
+from headgate.snapshot.files import FileFacts, measure
 
 INSIDE = re.compile(r"^(.*/)?tasks/[^/]+/g[0-9]+/")
 
@@ -50,11 +50,9 @@ class Sources:
 
 
 def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
+    if not linked(source, target):
         shutil.copyfile(source, target)
-        force([target])
+        sync(target)
 
 
 def rebuild(
@@ -79,5 +77,5 @@ def rebuild(
     for name in (*layout.move_positions(query, batch, positions, renamed), *layout.relocate(query)):
         known.pop(name)
     # What the links lead to is on the disk already; the links are not.
-    force(directories(sources.root, [query / name for name in known]))
+    force(directories([query / name for name in known], top=sources.root))
     return known

@@ -16,7 +16,8 @@ from typing import cast
 
 from headgate import layout
 from headgate.core.ids import Batch, Generation, TaskId
-from headgate.snapshot.files import FileFacts, directories, force, measure
+from headgate.durable import directories, force
+from headgate.snapshot.files import FileFacts, measure
 
 
 class SnapshotCancelled(Exception):
@@ -181,7 +182,7 @@ class Snapshots:
         finally:  # What has been done need not be done again for the next checkpoint.
             if self._copy_in is None:
                 paths = [self._root / name for name in new]
-                force([*paths, *directories(self._root, paths)])
+                force([*paths, *directories(paths, top=self._root)])
             with self._lock:
                 self._facts.update(new)
                 self._marks.update(marks)

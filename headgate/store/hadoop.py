@@ -8,7 +8,7 @@ whole and only if there is none, is refused. There are three ways:
 - *on close* (S3, and what is like it): an object appears, whole, when its stream is closed, and the store itself fails
   where there is one if it is told to.
 - *link* (``file:``): Hadoop's local file system looks first and renames then, and deletes before it replaces. So the
-  last step is our own, as in ``local``.
+  last step is our own: ``headgate.durable``.
 
 Each call into the JVM takes about 0.1 ms; a listing needs several for each entry.
 """
@@ -24,9 +24,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headgate.durable import publish, publish_if_absent, temporary
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
 from headgate.store.api import TEMPORARY, Entry, Forbidden, Missing, check_path
-from headgate.store.local import publish, publish_if_absent, reporting, temporary
+from headgate.store.local import reporting
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Hadoop's name for "fail on close if there is an object by then", both as an option and as what a store can do."""
@@ -140,7 +141,7 @@ class HadoopStore:
 
     def copy_out(self, path: str, local: Path, *, link: bool = False) -> None:  # noqa: ARG002 - it cannot be linked
         """See ``Store.copy_out``."""
-        with self._reporting(path, reading=True), temporary(local.absolute()) as temp:
+        with self._reporting(path, reading=True), temporary(local.absolute(), TEMPORARY) as temp:
             source = self._fs.open(self._at(check_path(path)))
             with reporting(local):
                 local.parent.mkdir(parents=True, exist_ok=True)

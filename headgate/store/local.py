@@ -1,7 +1,7 @@
 """A storage that is a folder on this machine.
 
-One rule: a value is written under a temporary name, flushed to the disk, and only then given its own name: by a rename
-that replaces, or by a link that fails where something is. The folder is flushed too, since that is where names are.
+One rule: a value is there as a whole and on the disk, with its name and the folders above it, or not at all: see
+``headgate.durable``.
 
 Folders that are made here, from the root down, are for their owner alone unless ``directory_mode`` says otherwise.
 """
@@ -12,17 +12,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from uuid import uuid4
 
 from headgate.access import OWNER_ONLY
+from headgate.durable import linked, publish, publish_if_absent, sync, temporary, write
 from headgate.errors import BadStorage, ExternalError, HeadgateError
 from headgate.store.api import TEMPORARY, Entry, Forbidden, Missing, check_path
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
-"""A link cannot be made here, and a copy can: another file system, one without links, or too many of them."""
 
 
 class LocalStore:
@@ -54,14 +52,14 @@ class LocalStore:
     def put(self, path: str, data: bytes, *, secret: bool = False) -> None:
         """See ``Store.put``."""
         target = self._at(path)
-        with reporting(target), temporary(target) as temp:
+        with reporting(target), temporary(target, TEMPORARY) as temp:
             self._write(temp, data, 0o600 if secret else 0o666)
             publish(temp, target)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
         """See ``Store.create_if_absent``."""
         target = self._at(path)
-        with reporting(target), temporary(target) as temp:
+        with reporting(target), temporary(target, TEMPORARY) as temp:
             self._write(temp, data)
             return publish_if_absent(temp, target)
 
@@ -95,7 +93,7 @@ class LocalStore:
     def copy_in(self, local: Path, path: str, *, link: bool = False) -> None:
         """See ``Store.copy_in``."""
         target = self._at(path)
-        with reporting(f"{target} (from {local})"), temporary(target) as temp:
+        with reporting(f"{target} (from {local})"), temporary(target, TEMPORARY) as temp:
             _need(local)
             self._make_folders(target.parent)
             _duplicate(local, temp, link=link)
@@ -105,7 +103,7 @@ class LocalStore:
     def copy_out(self, path: str, local: Path, *, link: bool = False) -> None:
         """See ``Store.copy_out``."""
         source = self._at(path)
-        with reporting(f"{local} (from {source})"), temporary(local) as temp:
+        with reporting(f"{local} (from {source})"), temporary(local, TEMPORARY) as temp:
             _need(source)
             local.parent.mkdir(parents=True, exist_ok=True)
             _duplicate(source, temp, link=link)
@@ -115,17 +113,11 @@ class LocalStore:
         return self._root / check_path(path)
 
     def _write(self, temp: Path, data: bytes, mode: int = 0o666) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
-            handle = os.open(temp, flags, mode)
+            write(temp, data, mode)
         except FileNotFoundError:
             self._make_folders(temp.parent)
-            handle = os.open(temp, flags, mode)
-        with open(handle, "wb", buffering=0) as file:  # noqa: PTH123 - of a handle, which no path opens like this
-            rest = memoryview(data)
-            while rest:
-                rest = rest[file.write(rest) :]
-            os.fsync(handle)
+            write(temp, data, mode)
 
     def _make_folders(self, folder: Path) -> None:
         if folder.is_dir():
@@ -134,52 +126,6 @@ class LocalStore:
         with suppress(FileExistsError):
             folder.mkdir(self._directory_mode if folder.is_relative_to(self._root) else 0o777)
         sync(folder.parent)
-
-
-# -- steps that end in a durable name; also used where Hadoop's own are too weak ------------------------------------
-
-
-@contextmanager
-def temporary(target: Path) -> Iterator[Path]:
-    """A name beside ``target`` that nobody else uses, and that is gone afterwards."""
-    temp = target.with_name(f"{TEMPORARY}{uuid4().hex}")
-    try:
-        yield temp
-    finally:
-        # Also after a rename: between two names of one file it does nothing, and leaves both.
-        with suppress(FileNotFoundError, NotADirectoryError):
-            temp.unlink()
-
-
-def publish(temp: Path, target: Path) -> None:
-    """Give a flushed file its name, in place of what had it."""
-    temp.replace(target)
-    sync(target.parent)
-
-
-def publish_if_absent(temp: Path, target: Path) -> bool:
-    """Give a flushed file its name, if that is free."""
-    created = True
-    try:
-        os.link(temp, target)
-    except FileExistsError:
-        created = False
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-        raise BadStorage(f"{target.parent} cannot be used: it has no hard links; use another file system") from error
-    # Also when it was taken: whoever took it may have died before this line.
-    sync(target.parent)
-    return created
-
-
-def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -211,15 +157,8 @@ def _need(source: Path) -> None:
 
 
 def _duplicate(source: Path, temp: Path, *, link: bool) -> None:
-    if link:
-        try:
-            os.link(source, temp)
-        except OSError as error:
-            if error.errno not in _NO_LINK:
-                raise
-        else:
-            return
-    shutil.copyfile(source, temp)
+    if not link or not linked(source, temp):
+        shutil.copyfile(source, temp)
 
 
 def _scan(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -14,7 +14,6 @@ import hashlib
 import http.client
 import os
 import re
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from headgate.durable import publish, temporary, write
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.task.logs import logger
 
@@ -102,10 +102,10 @@ class Repository:
         path = self.cache / f"{group}_{artifact}-{version}.{kind}"
         try:
             self.cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.cache, prefix=".", delete=False) as scratch:
-                scratch.write(content)
-            Path(scratch.name).chmod(0o644)
-            Path(scratch.name).replace(path)
+            with temporary(path) as temp:
+                write(temp, content)
+                temp.chmod(0o644)
+                publish(temp, path)
         except OSError as error:
             raise InvalidOption(
                 f"{self.cache} cannot keep jars: {error.strerror}: set {JARS_VARIABLE} to a directory that can"

@@ -1,6 +1,5 @@
 """Who sends a login or rows in the clear is warned, unless nobody else can read along."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import pytest
 from headgate.connect import hbase, mariadb, search
 from headgate.connect.kafka.security import warn_of_login
 from headgate.connect.plain import is_here
-from headgate.connect.rest import endpoint, warn_of_login as warn_of_http_login
+from headgate.connect.rest import sink as rest
+from headgate.connect.rest.endpoint import endpoint, warn_of_login as warn_of_http_login
 from headgate.errors import ExternalError
 from headgate.sink.api import TwoPhaseSink
 from headgate.testing import context_in
@@ -41,8 +41,7 @@ SINKS: dict[str, tuple[Callable[[], TwoPhaseSink], str]] = {
 def test_a_sink_that_is_opened_warns(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (search.sink.__module__, hbase.sink.__module__):
-        monkeypatch.setattr(sys.modules[module], "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(rest, "OPEN_SECONDS", 0.1)
     build, words = SINKS[name]
     with caplog.at_level("WARNING", "headgate"), pytest.raises(ExternalError):
         build().open(context_in(tmp_path / "place"))

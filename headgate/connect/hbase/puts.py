@@ -1,57 +1,44 @@
-"""Puts through the REST gateway, sent by executors.
+"""Puts through the REST gateway: what they look like, and what their answers mean.
 
 One rule: a request is sent again as a whole until the gateway says that every row of it is put.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from headgate.connect.rest import Answer, Client, Endpoint, RetryPolicy
-from headgate.connect.text import Piece, pieces
+from headgate.connect.rest.client import Answer
+from headgate.connect.rest.writer import RequestWriter
+from headgate.connect.text import Piece
 from headgate.errors import UserError
-from headgate.sink.partitions import Place
 
 _ANY_ROW = "rows"  # the gateway wants a key in the path, and takes those in the body
 
 
-@dataclass(frozen=True)
-class PutWriter:
-    """Writes the rows of one partition."""
+@dataclass(frozen=True, kw_only=True)
+class PutWriter(RequestWriter):
+    """Writes the rows of one partition. HBase has them in its log when the gateway has answered."""
 
-    who: str
-    place: Endpoint
-    table: str
-    keys: tuple[str, ...]
-    rows: int
-    size: int
-    seconds: float
+    method: ClassVar[str] = "PUT"
+    named: ClassVar[tuple[str, str]] = ("table", "key")
 
-    def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
-        """Put all rows. HBase has them in its log when the gateway has answered."""
-        del place
-        missing = f"{self.who}: a row has no key, {', '.join(self.keys)} is null or empty: give every row one"
-        with Client(self.place) as client:
-            for batch in batches:
-                for piece in pieces(batch, rows=self.rows, size=self.size, missing=missing):
-                    self._put(client, piece)
-        return ""
+    @property
+    def path(self) -> str:
+        """Rows of the table."""
+        return f"/{quote(self.target)}/{_ANY_ROW}"
 
-    def _put(self, client: Client, piece: Piece) -> None:
-        texts = bytes(piece.body[1:])  # without the first comma
-        if not texts:
-            return
+    def body(self, rows: Piece) -> bytes:
+        """The rows as one document. A row without cells is empty, and nothing is to be put."""
+        texts = bytes(rows.body[1:])  # without the first comma
         # Spark may be set to break long Base64 texts into lines, which the gateway does not read.
-        body = b'{"Row":[' + texts.replace(rb"\r\n", b"") + b"]}"
-        patience = RetryPolicy(self.seconds, f"{self.who}: cannot put into table {self.table}")
-        self._check(client.ask("PUT", f"/{quote(self.table)}/{_ANY_ROW}", patience=patience, body=body))
+        return b'{"Row":[' + texts.replace(rb"\r\n", b"") + b"]}" if texts else b""
 
-    def _check(self, answer: Answer) -> None:
+    def undone(self, answer: Answer, rows: int) -> None:
+        """See ``RequestWriter.undone``. The gateway speaks of all rows at once."""
+        del rows
         if answer.status == 404:
             raise UserError(
-                f"{self.who}: table {self.table}, or a family of it, is gone: {answer.reason}: make it again"
+                f"{self.who}: table {self.target}, or a family of it, is gone: {answer.reason}: make it again"
             )
         if answer.status != 200:
-            raise UserError(f"{self.who}: table {self.table} does not take the rows: {answer.reason}")
+            raise UserError(f"{self.who}: table {self.target} does not take the rows: {answer.reason}")

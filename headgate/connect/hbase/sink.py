@@ -14,14 +14,15 @@ from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as eve
 from pyspark.sql.types import BinaryType
 
 from headgate.connect.hbase.puts import PutWriter
-from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, RetryPolicy, endpoint, warn_of_login
+from headgate.connect.rest.client import Answer
+from headgate.connect.rest.endpoint import Endpoint, endpoint
+from headgate.connect.rest.sink import RestSink
+from headgate.connect.rest.writer import Bounds
 from headgate.connect.text import as_text, column, fits, key_text, names_of, require
-from headgate.core.ids import SinkId
 from headgate.errors import ExternalError, InvalidOption
-from headgate.sink.api import SinkContext, WriteId
-from headgate.sink.idempotent import IdempotentSink
+from headgate.sink.api import WriteId
 from headgate.sink.partitions import Write
-from headgate.values import Duration, count, duration_ms
+from headgate.values import Duration
 
 Nulls = Literal["keep", "empty"]
 
@@ -86,89 +87,71 @@ def sink(
         _check_columns(columns)
     return HBaseSink(
         endpoint(url, user=user, password=password, ca=ca, certificate=certificate, key=key),
-        table=table,
+        target=table,
         keys=names_of(row_key, option="row_key"),
         family=family,
         columns=None if columns is None else dict(columns),
         timestamp=timestamp,
         fenced=fenced,
         nulls=nulls,
-        bulk_rows=count(bulk_rows, name="bulk_rows", example=1_000, least=1),
-        bulk_bytes=count(bulk_bytes, name="bulk_bytes", example=2 << 20, least=1),
-        seconds=duration_ms(timeout, name="timeout", example="60s", least=1) / 1_000,
+        bounds=Bounds.of(bulk_rows=bulk_rows, bulk_bytes=bulk_bytes, timeout=timeout),
     )
 
 
-class HBaseSink(IdempotentSink):
+class HBaseSink(RestSink):
     """Made by ``sink``."""
+
+    _who = "hbase"
 
     def __init__(
         self,
         place: Endpoint,
         *,
-        table: str,
+        target: str,
         keys: tuple[str, ...],
         family: str | None,
         columns: Mapping[str, str] | None,
         timestamp: str | None,
         fenced: bool,
         nulls: Nulls,
-        bulk_rows: int,
-        bulk_bytes: int,
-        seconds: float,
+        bounds: Bounds,
     ) -> None:
-        self._place = place
-        self._table = table
-        self._keys = keys
+        super().__init__(place, target=target, keys=keys, fenced=fenced and timestamp is None, bounds=bounds)
         self._family = family
         self._columns = columns
         self._timestamp = timestamp
-        self._fenced = fenced and timestamp is None
-        self._context = SinkContext("", SinkId(""))
         self._nulls = nulls
-        self._bulk_rows = bulk_rows
-        self._bulk_bytes = bulk_bytes
-        self._seconds = seconds
-        self._who = "hbase"
-
-    @property
-    def fenced(self) -> bool:
-        """By the timestamps of cells, unless they are the user's, or the server's."""
-        return self._fenced
 
     def describe(self) -> str:
         """Table, gateway and key."""
-        return f"rows in HBase table {self._table} through {self._place}, by {', '.join(self._keys)}"
+        return f"rows in HBase table {self._target} through {self._place}, by {', '.join(self._keys)}"
 
-    def open(self, context: SinkContext) -> None:
-        """See that the gateway reaches HBase, and that it has the table and its families."""
-        self._who = f"sink {context.sink}"
-        warn_of_login(self._who, self._place)
-        self._context = context
-        patience = RetryPolicy(OPEN_SECONDS, self._who)
-        with Client(self._place) as client:
-            answer = client.ask("GET", f"/{quote(self._table)}/schema", patience=patience)
+    @property
+    def _description(self) -> str:
+        return f"/{quote(self._target)}/schema"
+
+    def _check(self, answer: Answer) -> None:
+        """See that the gateway reaches HBase, and that the table is there with its families."""
         if answer.status == 404:
             raise InvalidOption(
-                f"{self._who}: there is no table {self._table} at {self._place}: make it, or give another"
+                f"{self._who}: there is no table {self._target} at {self._place}: make it, or give another"
             )
         try:
             found = {each["name"]: each for each in json.loads(answer.body)["ColumnSchema"]}
         except (ValueError, KeyError, TypeError):
             raise ExternalError(
-                f"{self._who}: {self._place} answers about table {self._table}: {answer.reason}: "
+                f"{self._who}: {self._place} answers about table {self._target}: {answer.reason}: "
                 "see that this is HBase's REST gateway"
             ) from None
         for family in sorted(self._families() - found.keys()):
             raise InvalidOption(
-                f"{self._who}: table {self._table} has no column family {family}: it has {', '.join(sorted(found))}"
+                f"{self._who}: table {self._target} has no column family {family}: it has {', '.join(sorted(found))}"
             )
-
         for family in sorted(self._families()):
             keeps = str(found[family].get("TTL", FOREVER))
             if self._fenced and keeps.isdecimal() and keeps != FOREVER:
                 raise InvalidOption(
-                    f"{self._who}: cells of family {family} in table {self._table} expire after {keeps} s, and with "
+                    f"{self._who}: cells of family {family} in table {self._target} expire after {keeps} s, and with "
                     "timestamps ahead of the clock they never would: name a column with timestamp=..., or use "
                     "fenced=False, which does not keep out what comes late"
                 )
@@ -179,11 +162,9 @@ class HBaseSink(IdempotentSink):
         return PutWriter(
             who=self._who,
             place=self._place,
-            table=self._table,
+            target=self._target,
             keys=self._keys,
-            rows=self._bulk_rows,
-            size=self._bulk_bytes,
-            seconds=self._seconds,
+            bounds=self._bounds,
         )
 
     def _prepare(self, write_id: WriteId, dataframe: DataFrame) -> DataFrame:

@@ -105,8 +105,10 @@ def explained(what: str, access: Access, error: Py4JJavaError) -> HeadgateError:
     return ExternalError(f"{what}: {access}: {words} ({code}): see that the database runs and is not overloaded")
 
 
-def is_worth_another_try(error: Py4JJavaError) -> bool:
+def is_worth_another_try(error: Exception) -> bool:
     """Whether the database gave up a transaction for the sake of another."""
+    if not isinstance(error, Py4JJavaError):
+        return False
     problem = sql_problem(error)
     return state(error).startswith("40") or (problem is not None and problem.getErrorCode() == LOCK_WAIT)
 

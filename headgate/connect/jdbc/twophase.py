@@ -6,12 +6,9 @@ transaction that notes the commit.
 
 # ruff: noqa: S608 - names are our own, quoted, or the user's own words
 
-import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import monotonically_increasing_id
@@ -22,13 +19,14 @@ from headgate.connect.jdbc.jvm import Access, is_worth_another_try, let_go, spea
 from headgate.connect.jdbc.names import Owner
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, InvalidOption
+from headgate.retry import RetryPolicy
 from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
 
 ROW = "hg_row"
 """The column of a waiting table that numbers its rows. A task that is run again gives the same numbers, so that, with
 an index that has each number once, a partition cannot be there twice."""
-TRIES = 5
-PAUSE_SECONDS = 0.2
+GIVEN_UP = RetryPolicy(first_s=0.2, longest_s=0.2, jitter=1, tries=5)
+"""How often a transaction is tried that the database gave up for the sake of another."""
 
 
 class JdbcSink(TwoPhaseSink):
@@ -110,14 +108,7 @@ class JdbcSink(TwoPhaseSink):
         """Take the rows over in one transaction, unless that is done; then drop their tables."""
         pre_committed = JdbcCommittable.from_text(committable)
         with self._connected(f"cannot commit checkpoint {pre_committed.checkpoint}") as database:
-            for left in reversed(range(TRIES)):
-                try:
-                    self._commit(database, pre_committed)
-                    break
-                except Py4JJavaError as error:
-                    if not is_worth_another_try(error) or not left:
-                        raise
-                time.sleep(random.uniform(0, PAUSE_SECONDS))
+            GIVEN_UP.call(lambda: self._commit(database, pre_committed), is_worth_another_try)
             for write_id, _ in pre_committed.parts:
                 database.drop(self._us, write_id)
         for write_id, _ in pre_committed.parts:

@@ -6,11 +6,10 @@ knows whether anything may be out already, even when Kafka has forgotten the mar
 Kafka forgets the offsets of a group without members after ``offsets.retention.minutes``, a week by default.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
+from headgate import durable
 from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage
@@ -60,14 +59,4 @@ def write_note(directory: Path, note: Note) -> None:
         "begun_ms": note.begun_ms,
         "done": note.done,
     }
-    new = directory / f".{NAME}-{uuid4().hex}"
-    with new.open("x") as file:
-        file.write(checked_text(fields))
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(directory / NAME)
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    durable.replace(directory / NAME, checked_text(fields).encode())

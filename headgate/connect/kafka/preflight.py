@@ -4,7 +4,6 @@ One rule: what would fail later is refused before anything runs, and says what t
 """
 
 import logging
-import time
 from dataclasses import replace
 
 from headgate.connect.kafka.protocol import Client
@@ -12,12 +11,13 @@ from headgate.connect.kafka.security import warn_of_login
 from headgate.connect.kafka.target import Target, client_options
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption, UserError
+from headgate.retry import Retry, RetryPolicy
 from headgate.sink.api import SinkContext
 
 logger = logging.getLogger("headgate")
 LIMIT = "transaction.max.timeout.ms"
 TAKES = "max.message.bytes"
-HEARD_OF_S = 2.0
+HEARD_OF = RetryPolicy(first_s=0.05, longest_s=0.2, seconds=2.0)
 """How long a broker may be late to hear of a topic."""
 
 
@@ -67,11 +67,10 @@ def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> 
 
 def _is_missing(client: Client, topic: str) -> bool:
     """Whether nobody knows of the topic. A broker may be late to hear of one that was made a moment ago."""
-    give_up = time.monotonic() + HEARD_OF_S
+    retry = Retry(HEARD_OF)
     while client.metadata([topic]).missing:
-        if time.monotonic() > give_up:
+        if not retry.again():
             return True
-        time.sleep(0.1)
     return False
 
 

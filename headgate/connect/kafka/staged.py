@@ -9,7 +9,6 @@ later than with two phases, and each row is written twice.
 """
 
 import logging
-import random
 import time
 from dataclasses import replace
 
@@ -27,14 +26,14 @@ from headgate.connect.kafka.target import Target, client_options
 from headgate.connect.kafka.validate import refused, validated
 from headgate.core.ids import SinkId
 from headgate.errors import BadStorage, UserError
+from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.committable import StagedCommittable
 from headgate.sink.staging import Mark
 from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
-TRIES = 4
+FENCED = RetryPolicy(first_s=0.5, longest_s=0.5, tries=4)
 """How often a publisher that was fenced looks whether the other one has done the work."""
-PAUSE_S = 0.5
 CHECKPOINT_BITS = 40
 GENERATION_BITS = 63 - CHECKPOINT_BITS
 
@@ -86,18 +85,16 @@ class StagedKafkaSink(WriteAheadSink):
 
     def apply(self, batch: WriteAheadBatch) -> None:
         """Publish a partition, once. If another publisher was faster, see whether it has done the work."""
-        for left in reversed(range(TRIES)):
-            try:
-                self._publish_partition(batch)
-            except Fenced as error:
-                if not left:
-                    raise UserError(f"sink {batch.sink}: {error}") from error
-                logger.warning(
-                    "sink %s: another publisher has taken partition %d: looking again", batch.sink, batch.partition
-                )
-                time.sleep(random.uniform(PAUSE_S / 2, PAUSE_S))
-            else:
-                return
+
+        def fenced(error: Exception) -> bool:
+            if isinstance(error, Fenced):
+                logger.warning("sink %s: another publisher has taken partition %d", batch.sink, batch.partition)
+            return isinstance(error, Fenced)
+
+        try:
+            FENCED.call(lambda: self._publish_partition(batch), fenced)
+        except Fenced as error:
+            raise UserError(f"sink {batch.sink}: {error}") from error
 
     def _open(self, context: SinkContext) -> None:
         names = self._names(context.job, context.sink, context.incarnation)

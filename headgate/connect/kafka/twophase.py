@@ -28,11 +28,12 @@ from headgate.connect.kafka.slots import Slots
 from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
 from headgate.core.ids import CheckpointId, Generation
+from headgate.durable import force
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import AbortScope, Guarantee, SinkContext, StagedFile, StaleGenerations, TwoPhaseSink, WriteId
 from headgate.sink.partitions import on_executors, write_partitions
 from headgate.sink.staged import external
-from headgate.sink.staging import Staging, discard, force
+from headgate.sink.staging import Staging, discard
 
 WAIT_FOR_SLOT_S = 30.0
 ENDERS = 4

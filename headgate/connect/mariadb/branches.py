@@ -8,20 +8,18 @@ same words as one that it never knew. So while it is in the list it is asked for
 
 # ruff: noqa: S608 - values go as parameters; names are our own, or quoted
 
-import time
-
 import pymysql
 
-from headgate.connect.mariadb.problems import DEADLOCK, LOCK_WAIT, UNKNOWN_XID, code
+from headgate.connect.mariadb.problems import UNKNOWN_XID, code, is_worth_another_try
 from headgate.connect.mariadb.session import Session
 from headgate.connect.mariadb.table import COMMITS
 from headgate.connect.mariadb.xid import Owner, Xid
 from headgate.errors import ExternalError
+from headgate.retry import Retry, RetryPolicy
 from headgate.sink.api import WriteId
 
-LET_GO_SECONDS = 30.0
+LET_GO = RetryPolicy(first_s=0.05, longest_s=0.2, seconds=30.0)
 """How long a connection that was closed may still have its transaction."""
-PAUSE_SECONDS = 0.05
 _ROLLED_BACK = {1402, 1613, 1614}
 """The server answers that it had to roll back: after that the transaction is gone."""
 
@@ -58,25 +56,24 @@ def rollback(session: Session, owner: Owner, xid: Xid) -> bool:
 
 
 def _end(session: Session, owner: Owner, xid: Xid, how: str) -> bool:
-    deadline = time.monotonic() + LET_GO_SECONDS
+    retry = Retry(LET_GO)
     while True:
         try:
             session.ask(f"XA {how} {xid}")
         except pymysql.Error as error:
             if code(error) in _ROLLED_BACK and how == "ROLLBACK":
                 return True
-            if code(error) not in (UNKNOWN_XID, LOCK_WAIT, DEADLOCK):
+            if code(error) != UNKNOWN_XID and not is_worth_another_try(error):
                 raise
             if xid not in prepared(session, owner):
                 return False
         else:
             return True
-        if time.monotonic() > deadline:
+        if not retry.again():
             raise ExternalError(
                 f"sink {owner.sink}: another connection still has the prepared transaction {xid} and does not let "
                 "it go: end that connection"
             )
-        time.sleep(PAUSE_SECONDS)
 
 
 def _listed(session: Session) -> list[tuple[int, int, int, bytes]]:

@@ -37,6 +37,11 @@ def code(error: BaseException) -> int:
     return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
 
 
+def is_worth_another_try(error: Exception) -> bool:
+    """Whether the server gave up a transaction for the sake of another."""
+    return isinstance(error, pymysql.Error) and code(error) in (LOCK_WAIT, DEADLOCK)
+
+
 @contextmanager
 def speaking(what: str, server: object) -> Iterator[None]:
     """Raise what goes wrong on the way to the server, or there, as an error of ours."""

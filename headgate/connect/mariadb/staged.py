@@ -6,24 +6,20 @@ with a lock on the note.
 
 # ruff: noqa: S608 - values go as parameters; names are our own, or quoted
 
-import random
-import time
-
-import pymysql
 from pyspark.sql import DataFrame
 
 from headgate.connect.mariadb import applied
 from headgate.connect.mariadb.address import Address
 from headgate.connect.mariadb.loading import load
-from headgate.connect.mariadb.problems import DEADLOCK, LOCK_WAIT, code, speaking
+from headgate.connect.mariadb.problems import is_worth_another_try, speaking
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected, quoted
 from headgate.connect.mariadb.table import APPLIED, Table, check_durable, check_rights, find, make_notes
+from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext
 from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
-TRIES = 5
+GIVEN_UP = RetryPolicy(first_s=0.2, longest_s=0.2, jitter=1, tries=5)
 """How often a transaction is tried that the server gave up for the sake of another."""
-PAUSE_SECONDS = 0.2
 
 _STAGE = "headgate_stage"
 _ORDER = "headgate_order"
@@ -71,17 +67,13 @@ class MariaDBSink(WriteAheadSink):
     def apply(self, batch: WriteAheadBatch) -> None:
         """Apply the batch in one transaction. The server may choose it as the victim of a deadlock: then again."""
         what = f"sink {batch.sink}: cannot apply checkpoint {batch.mark[1]} to table {self._name}"
+
+        def apply() -> None:
+            with connected(self._address) as session:
+                self._apply(session, batch)
+
         with speaking(what, self._address):
-            for left in reversed(range(TRIES)):
-                try:
-                    with connected(self._address) as session:
-                        self._apply(session, batch)
-                except pymysql.Error as error:
-                    if code(error) not in (LOCK_WAIT, DEADLOCK) or not left:
-                        raise
-                    time.sleep(random.uniform(0, PAUSE_SECONDS))
-                else:
-                    return
+            GIVEN_UP.call(apply, is_worth_another_try)
 
     def _apply(self, session: Session, batch: WriteAheadBatch) -> None:
         mark = (int(batch.mark[0]), int(batch.mark[1]))

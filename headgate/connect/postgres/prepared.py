@@ -3,7 +3,6 @@
 One rule: only what parses as this owner's own name is ever touched.
 """
 
-import time
 from collections.abc import Callable, Collection
 from datetime import datetime
 
@@ -12,10 +11,13 @@ from psycopg import errors, sql
 from headgate.connect.postgres.client import Connection
 from headgate.connect.postgres.names import PREFIX, Owner, Part
 from headgate.errors import ExternalError
+from headgate.retry import Retry, RetryPolicy
 from headgate.sink.api import WriteId
 
-_POLL_SECONDS = 0.1
-_END_SECONDS = 10.0
+_ROOM_POLICY = RetryPolicy(first_s=0.1, longest_s=0.1)
+"""Those who wait for room do not know who frees it: they look at a steady pace."""
+_END = RetryPolicy(first_s=0.01, longest_s=0.1, seconds=10.0)
+_FINISH = RetryPolicy(first_s=0.01, longest_s=0.1)
 _SLOTS = 0x68656164
 """The first half of the names of the advisory locks that stand for room."""
 _PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
@@ -69,14 +71,13 @@ def take_room(connection: Connection, wait_seconds: float) -> None:
     The server forgets rows that it has no room to prepare, so room is taken before the rows come. It is an advisory
     lock of the transaction, one of as many as the server may prepare; a prepared transaction keeps it until its end.
     """
-    deadline = time.monotonic() + wait_seconds
+    retry = Retry(_ROOM_POLICY.within(wait_seconds))
     while connection.execute(_ROOM).fetchone() is None:
-        if time.monotonic() > deadline:
+        if not retry.again():
             raise NoRoom(
                 f"PostgreSQL had no room for another prepared transaction for {wait_seconds:g} s: raise "
                 "max_prepared_transactions, write in fewer partitions, or take checkpoints more often"
             )
-        time.sleep(_POLL_SECONDS)
 
 
 def commit_prepared(connection: Connection, gid: str, wait_seconds: float) -> bool:
@@ -100,25 +101,20 @@ def end_sessions(connection: Connection, owner: Owner, covered: Callable[[WriteI
         names = {name for (name,) in connection.execute(named, [f"{owner.session}:"])}
         return [name for name in names if (write_id := owner.write_id_of(name)) is not None and covered(write_id)]
 
-    deadline = time.monotonic() + _END_SECONDS
+    retry = Retry(_END)
     while names := left():
         connection.execute(ended, [names])
-        if time.monotonic() > deadline:
+        if not retry.again():
             raise ExternalError(f"PostgreSQL does not end sessions that write for nobody ({', '.join(names)})")
-        time.sleep(_POLL_SECONDS / 10)
 
 
 def _finish(connection: Connection, order: str, gid: str, wait_seconds: float) -> bool:
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        try:
-            connection.execute(sql.SQL(order).format(sql.Literal(gid)))
-        except errors.UndefinedObject:
-            return False
-        except errors.ObjectNotInPrerequisiteState:
-            # Another process ends it at this moment.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_POLL_SECONDS / 10)
-        else:
-            return True
+    def ended_by_another(error: Exception) -> bool:
+        return isinstance(error, errors.ObjectNotInPrerequisiteState)
+
+    statement = sql.SQL(order).format(sql.Literal(gid))
+    try:
+        _FINISH.within(wait_seconds).call(lambda: connection.execute(statement), ended_by_another)
+    except errors.UndefinedObject:
+        return False
+    return True

@@ -24,17 +24,18 @@ from headgate.connect.postgres.table import Column, Table, read_table
 from headgate.core.fencing import Order
 from headgate.core.ids import NO_BATCH, NO_RUN
 from headgate.errors import FencedOff, InvalidOption, UserError
+from headgate.retry import RetryPolicy
 from headgate.sink.api import AbortScope, SinkContext, StaleGenerations, WriteId
 from headgate.sink.idempotent import IdempotentSink
 from headgate.sink.partitions import Place, Write, write_partitions
 
-TRIES = 10
+IN_THE_WAY = RetryPolicy(first_s=0.01, longest_s=0.2, jitter=1, tries=10)
 """How often a statement is tried that others were in the way of."""
 RIGHTS = ("INSERT", "UPDATE", "SELECT")
 _STAGE = sql.Identifier("pg_temp", "headgate_rows")
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 """What is committed in this session is on the disk."""
-_IN_THE_WAY = (errors.DeadlockDetected, errors.SerializationFailure)
+_GIVEN_UP = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
 class UpsertSink(IdempotentSink):
@@ -221,13 +222,8 @@ class Upserting:
             action=action,
         )
         connection.execute(_DURABLE)  # The batch counts as written when this returns.
-        for left in range(TRIES - 1, -1, -1):
-            try:
-                leading = connection.execute(query).fetchone()
-            except _IN_THE_WAY:
-                if not left:
-                    raise
-            else:
-                if leading != (1,):
-                    raise leaders.refused(connection, self.table.schema, self.owner, self.write_id.order)
-                return
+        leading = IN_THE_WAY.call(
+            lambda: connection.execute(query).fetchone(), lambda error: isinstance(error, _GIVEN_UP)
+        )
+        if leading != (1,):
+            raise leaders.refused(connection, self.table.schema, self.owner, self.write_id.order)

@@ -1,23 +1,20 @@
-"""Bulk requests, sent by executors.
+"""Bulk requests: what they look like, and what their answers mean.
 
-One rule: what was not done is sent again from the first row that was not done on, in order, so that of two rows with
-one id the later one stays.
+One rule: a row is done if its document is there, or one of a higher version that the user gave; what the server was too
+busy for is sent again, and all else is refused.
 """
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
-import pyarrow as pa
-
-from headgate.connect.rest import BUSY, Answer, Client, Endpoint, RetryPolicy, error_text, shortened
-from headgate.connect.text import Piece, pieces
+from headgate.connect.rest.client import BUSY, Answer, error_text, shortened
+from headgate.connect.rest.writer import RequestWriter
+from headgate.connect.text import Piece
 from headgate.core.ids import Batch
 from headgate.errors import ExternalError, FencedOff, UserError
-from headgate.sink.partitions import Place
 
 CONFLICT = 409
 OURS_LEAST = 1 << 56
@@ -37,54 +34,32 @@ class Versions(Enum):
     """The server's own."""
 
 
-@dataclass(frozen=True)
-class BulkWriter:
-    """Writes the lines of one partition."""
+@dataclass(frozen=True, kw_only=True)
+class BulkWriter(RequestWriter):
+    """Writes the lines of one partition. The server has them on its disk when it has answered."""
 
-    who: str
-    place: Endpoint
-    index: str
-    ids: tuple[str, ...]
-    versions: "Versions"
+    versions: Versions
     batch: Batch
-    rows: int
-    size: int
-    seconds: float
 
-    def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
-        """Send all lines. The server has them on its disk when it has answered."""
-        del place
-        missing = f"{self.who}: a row has no id, {', '.join(self.ids)} is null or empty: give every row one"
-        with Client(self.place) as client:
-            for batch in batches:
-                for piece in pieces(batch, rows=self.rows, size=self.size, missing=missing):
-                    self._send(client, piece)
-        return ""
+    method: ClassVar[str] = "POST"
+    kind: ClassVar[str] = "application/x-ndjson"
+    named: ClassVar[tuple[str, str]] = ("index", "id")
 
-    def _send(self, client: Client, piece: Piece) -> None:
-        patience = RetryPolicy(self.seconds, f"{self.who}: cannot write to index {self.index}")
-        todo: Piece | None = piece
-        while todo is not None:
-            answer = client.ask(
-                "POST",
-                f"/{self.index}/_bulk?filter_path={_WANTED}",
-                patience=patience,
-                body=todo.body,
-                kind="application/x-ndjson",
-            )
-            undone = self._undone(answer, len(todo))
-            if undone is None:
-                return
-            row, reason = undone
-            todo = todo.since(row)
-            patience.rest(reason)
+    @property
+    def path(self) -> str:
+        """The bulk requests of the index, with answers that say no more than is read here."""
+        return f"/{self.target}/_bulk?filter_path={_WANTED}"
 
-    def _undone(self, answer: Answer, rows: int) -> tuple[int, str] | None:
-        """The first row to send again, and why; None if all is done. Raises what sending again cannot help."""
+    def body(self, rows: Piece) -> memoryview:
+        """The lines, as Spark wrote them."""
+        return rows.body
+
+    def undone(self, answer: Answer, rows: int) -> tuple[int, str] | None:
+        """See ``RequestWriter.undone``. The server says of each row how it went."""
         if answer.status == 413:
             raise UserError(f"{self.who}: {answer.reason}: a request is too large for the server: lower bulk_bytes")
         if answer.status != 200:
-            raise UserError(f"{self.who}: index {self.index} does not take the rows: {answer.reason}")
+            raise UserError(f"{self.who}: index {self.target} does not take the rows: {answer.reason}")
         if answer.body.startswith(b'{"errors":false'):
             return None
         try:
@@ -100,7 +75,7 @@ class BulkWriter:
         refused = [item for _, item in failed if item["status"] not in BUSY]
         if refused:
             raise UserError(
-                f"{self.who}: index {self.index} does not take document {_named(refused[0])}: correct the row or the "
+                f"{self.who}: index {self.target} does not take document {_named(refused[0])}: correct the row or the "
                 f"mapping (one of {len(refused)} among {rows})"
             )
         return (failed[0][0], f"document {_named(failed[0][1])}") if failed else None
@@ -121,7 +96,7 @@ class BulkWriter:
             there, given = _compared(item)
             if given < OURS_LEAST <= there:
                 raise UserError(
-                    f"{self.who}: document {item.get('_id')} of index {self.index} has version {there}, one of "
+                    f"{self.who}: document {item.get('_id')} of index {self.target} has version {there}, one of "
                     f"Headgate's own, which is above all in the column of versions, like {given}: make the index anew"
                 )
 

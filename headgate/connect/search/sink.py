@@ -9,15 +9,16 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
 
-from headgate.connect.rest import OPEN_SECONDS, Client, Endpoint, RetryPolicy, endpoint, warn_of_login
+from headgate.connect.rest.client import Answer
+from headgate.connect.rest.endpoint import Endpoint, endpoint
+from headgate.connect.rest.sink import RestSink
+from headgate.connect.rest.writer import Bounds
 from headgate.connect.search.bulk import BulkWriter, Versions
 from headgate.connect.text import JSON_OPTIONS, as_text, column, fits, key_text, names_of, require
-from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
-from headgate.sink.api import SinkContext, WriteId
-from headgate.sink.idempotent import IdempotentSink
+from headgate.sink.api import WriteId
 from headgate.sink.partitions import Write
-from headgate.values import Duration, count, duration_ms
+from headgate.values import Duration
 
 _INDEX = re.compile(r'(?![-_+.])[^A-Z\s\\/*?"<>|,#:]{1,255}')
 
@@ -61,70 +62,53 @@ def sink(
             names_of((value,), option=option)
     return SearchSink(
         endpoint(url, user=user, password=password, api_key=api_key, ca=ca, certificate=certificate, key=key),
-        index=index,
-        ids=names_of(id, option="id"),
+        target=index,
+        keys=names_of(id, option="id"),
         routing=routing,
         version=version,
         fenced=fenced,
-        bulk_rows=count(bulk_rows, name="bulk_rows", example=1_000, least=1),
-        bulk_bytes=count(bulk_bytes, name="bulk_bytes", example=5 << 20, least=1),
-        seconds=duration_ms(timeout, name="timeout", example="60s", least=1) / 1_000,
+        bounds=Bounds.of(bulk_rows=bulk_rows, bulk_bytes=bulk_bytes, timeout=timeout),
     )
 
 
-class SearchSink(IdempotentSink):
+class SearchSink(RestSink):
     """Made by ``sink``."""
+
+    _who = "search"
 
     def __init__(
         self,
         place: Endpoint,
         *,
-        index: str,
-        ids: tuple[str, ...],
+        target: str,
+        keys: tuple[str, ...],
         routing: str | None,
         version: str | None,
         fenced: bool,
-        bulk_rows: int,
-        bulk_bytes: int,
-        seconds: float,
+        bounds: Bounds,
     ) -> None:
-        self._place = place
-        self._index = index
-        self._ids = ids
+        super().__init__(place, target=target, keys=keys, fenced=fenced and version is None, bounds=bounds)
         self._routing = routing
         self._version = version
-        self._fenced = fenced and version is None
-        self._context = SinkContext("", SinkId(""))
-        self._bulk_rows = bulk_rows
-        self._bulk_bytes = bulk_bytes
-        self._seconds = seconds
-        self._who = "search"
-
-    @property
-    def fenced(self) -> bool:
-        """By the versions of documents, unless they are the user's."""
-        return self._fenced
 
     def describe(self) -> str:
         """Index, address and id."""
-        return f"documents in index {self._index} at {self._place}, by {', '.join(self._ids)}"
+        return f"documents in index {self._target} at {self._place}, by {', '.join(self._keys)}"
 
-    def open(self, context: SinkContext) -> None:
-        """See that the server is there and lets us in, and that it has the index."""
-        self._who = f"sink {context.sink}"
-        warn_of_login(self._who, self._place)
-        self._context = context
-        patience = RetryPolicy(OPEN_SECONDS, self._who)
-        with Client(self._place) as client:
-            answer = client.ask("GET", f"/{self._index}", patience=patience)
+    @property
+    def _description(self) -> str:
+        return f"/{self._target}"
+
+    def _check(self, answer: Answer) -> None:
+        """See that there is an index."""
         if answer.status == 404:
             raise InvalidOption(
-                f"{self._who}: there is no index {self._index} at {self._place}: make it, with its mapping, "
+                f"{self._who}: there is no index {self._target} at {self._place}: make it, with its mapping, "
                 "or give another"
             )
         if answer.status != 200:
             raise InvalidOption(
-                f"{self._who}: {self._place} answers about index {self._index}: {answer.reason}: "
+                f"{self._who}: {self._place} answers about index {self._target}: {answer.reason}: "
                 "see that this is Elasticsearch or OpenSearch"
             )
 
@@ -133,20 +117,18 @@ class SearchSink(IdempotentSink):
         return BulkWriter(
             who=self._who,
             place=self._place,
-            index=self._index,
-            ids=self._ids,
+            target=self._target,
+            keys=self._keys,
             versions=Versions.OURS if self._fenced else Versions.NONE if self._version is None else Versions.THEIRS,
             batch=write_id.batch,
-            rows=self._bulk_rows,
-            size=self._bulk_bytes,
-            seconds=self._seconds,
+            bounds=self._bounds,
         )
 
     def _prepare(self, write_id: WriteId, dataframe: DataFrame) -> DataFrame:
         """Each row as the two lines of the bulk request; null if it has no id."""
         extra = [name for name in (self._routing, self._version) if name is not None]
-        require(dataframe, [*self._ids, *extra], who=self._who)
-        action: list[Column] = [key_text(dataframe, self._ids, who=self._who).alias("_id")]
+        require(dataframe, [*self._keys, *extra], who=self._who)
+        action: list[Column] = [key_text(dataframe, self._keys, who=self._who).alias("_id")]
         if self._routing is not None:
             action.append(as_text(dataframe, self._routing).alias("routing"))
         version: Column | None = None

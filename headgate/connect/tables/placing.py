@@ -4,7 +4,6 @@ One rule: a file has the same final name however often it is put there, and stan
 whole. What no commit of the table names, no reader sees.
 """
 
-import errno
 import os
 import re
 import shutil
@@ -15,12 +14,10 @@ from uuid import uuid4
 
 from headgate.access import OWNER_ONLY, make_directory
 from headgate.checksums import damage
+from headgate.durable import directories, force, linked, sync
 from headgate.errors import BadStorage, InvalidOption
 from headgate.sink.partitions import on_executors
-from headgate.sink.staging import HIDDEN, directories, force
-
-NO_LINKS = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
-"""What a file system answers that cannot give a file a second name there."""
+from headgate.sink.staging import HIDDEN
 
 
 @dataclass(frozen=True)
@@ -48,17 +45,13 @@ def place(files: Sequence[TableFile], target: Path, *, temporary: Path, mode: in
         final = target / file.name
         final.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(file.staged, final)
+            if not linked(file.staged, final) and not final.exists():
+                to_copy.append((str(file.staged), str(final), str(temporary / f"copy-{uuid4().hex}")))
         except FileExistsError:
             _check(file, final)
         except FileNotFoundError:
             if not final.exists():
                 raise
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            if not final.exists():
-                to_copy.append((str(file.staged), str(final), str(temporary / f"copy-{uuid4().hex}")))
         # Whoever cleans tables goes by the age of files that no commit names yet.
         if final.exists():
             os.utime(final)
@@ -66,7 +59,7 @@ def place(files: Sequence[TableFile], target: Path, *, temporary: Path, mode: in
         make_directory(temporary, mode)
         on_executors(to_copy, _copy)
     finals = [target / file.name for file in files]
-    force(directory for directory in directories(finals, top=target) if directory.exists())
+    force([directory for directory in directories(finals, top=target) if directory.exists()])
 
 
 def temporary_in(target: Path, owner: str) -> Path:
@@ -97,7 +90,7 @@ def _copy(order: tuple[str, str, str]) -> str:
     staged, final, temporary = order
     try:
         shutil.copyfile(staged, temporary)
-        force([Path(temporary)])
+        sync(Path(temporary))
         Path(temporary).replace(final)
     except FileNotFoundError:
         if not Path(final).exists():

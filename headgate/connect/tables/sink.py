@@ -6,10 +6,9 @@ transaction knows that its files were added, even if they have been compacted or
 
 import hashlib
 import json
-import random
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from headgate.connect.tables.placing import TableFile, place, temporary_in
 from headgate.connect.tables.schema import Columns, columns_of
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
+from headgate.retry import Retry, RetryPolicy
 from headgate.sink.api import AbortScope, Guarantee, StaleGenerations, WriteId
 from headgate.sink.committable import StagedCommittable
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
@@ -31,9 +31,8 @@ SCHEMA = "_schema.json"
 """The columns of a part, next to its files. A name with ``_`` in front is not a data file."""
 SMALL = 65_536
 """Bytes up to which a file is looked into, to see whether it has any rows."""
-TRIES = 60
+CONFLICTS = RetryPolicy(first_s=0.2, longest_s=0.2, jitter=1, tries=60)
 """How often a commit is tried, each time on the newest version of the table, while others commit to it too."""
-PAUSE_SECONDS = 0.2
 
 TABLE_OPTIONS = {
     **WRITER_OPTIONS,
@@ -108,8 +107,8 @@ class TableSink(StagedSink):
         files = self._files(pre_committed, mark.owner)
         if not files:
             return
-        verified = False
-        for _ in range(TRIES):
+        retry, verified = Retry(CONFLICTS), False
+        while True:
             table = self._table()
             if table is not None and table.mark(mark.owner) >= mark.number:
                 return
@@ -120,23 +119,22 @@ class TableSink(StagedSink):
                 columns = self._columns(pre_committed)
                 if table is None:
                     self._create(columns)
-                    continue
-                table.check(columns)
-                temporary = temporary_in(table.data, mark.owner)
-                place(files, table.data, temporary=temporary, mode=self._directory_mode)
+                else:
+                    table.check(columns)
+                    temporary = temporary_in(table.data, mark.owner)
+                    place(files, table.data, temporary=temporary, mode=self._directory_mode)
             except FileNotFoundError as error:
                 self._refuse_unless_committed(pre_committed, mark, str(error.filename))
                 return
-            try:
-                table.append(files, mark)
-            except Conflict:
-                time.sleep(random.uniform(0, PAUSE_SECONDS))
-            else:
-                return
-        raise ExternalError(
-            f"sink {pre_committed.sink}: others committed to {self.describe()} each of {TRIES} times that we tried: "
-            "it is tried again"
-        )
+            with suppress(Conflict):
+                if table is not None:
+                    table.append(files, mark)
+                    return
+            if not retry.again():
+                raise ExternalError(
+                    f"sink {pre_committed.sink}: others committed to {self.describe()} each of {CONFLICTS.tries} "
+                    "times that we tried: it is tried again"
+                )
 
     def abort(self, scope: AbortScope) -> None:
         """Remove the parts that are covered, and copies that somebody did not live to finish.

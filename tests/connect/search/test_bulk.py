@@ -5,7 +5,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from headgate.connect.rest import Answer, Endpoint
+from headgate.connect.rest.client import Answer
+from headgate.connect.rest.endpoint import Endpoint
+from headgate.connect.rest.writer import Bounds
 from headgate.connect.search.bulk import BulkWriter, Versions
 from headgate.connect.text import pieces
 from headgate.core.ids import Batch
@@ -14,7 +16,10 @@ from headgate.errors import ExternalError, FencedOff, UserError
 
 def writer(versions: Versions = Versions.NONE) -> BulkWriter:
     place = Endpoint(("http://127.0.0.1:1",))
-    return BulkWriter("sink s", place, "i", ("id",), versions, Batch(7), rows=10, size=100, seconds=1)
+    bounds = Bounds(rows=10, size=100, seconds=1)
+    return BulkWriter(
+        who="sink s", place=place, target="i", keys=("id",), bounds=bounds, versions=versions, batch=Batch(7)
+    )
 
 
 def answer(*statuses: int) -> Answer:
@@ -28,28 +33,28 @@ def answer(*statuses: int) -> Answer:
 
 
 def test_rows_that_found_the_server_busy_are_sent_again_from_the_first_on() -> None:
-    assert writer()._undone(answer(200, 201, 429, 200, 503), 5) == (2, "document d2: t: r2")
+    assert writer().undone(answer(200, 201, 429, 200, 503), 5) == (2, "document d2: t: r2")
 
 
 def test_nothing_is_sent_again_when_all_is_done() -> None:
-    assert writer()._undone(answer(200, 201), 2) is None
-    assert writer()._undone(Answer(200, b'{"errors":false}'), 2) is None
+    assert writer().undone(answer(200, 201), 2) is None
+    assert writer().undone(Answer(200, b'{"errors":false}'), 2) is None
 
 
 def test_a_refused_row_counts_more_than_a_busy_server() -> None:
     with pytest.raises(UserError, match=r"document d1: t: r1: .*one of 2 among 3"):
-        writer()._undone(answer(429, 400, 404), 3)
+        writer().undone(answer(429, 400, 404), 3)
 
 
 def test_a_conflict_of_versions_is_done_only_where_versions_are_given() -> None:
-    assert writer(Versions.THEIRS)._undone(answer(200, 409), 2) is None
+    assert writer(Versions.THEIRS).undone(answer(200, 409), 2) is None
     with pytest.raises(UserError, match="document d1"):
-        writer()._undone(answer(200, 409), 2)
+        writer().undone(answer(200, 409), 2)
 
 
 def test_a_conflict_with_a_version_of_our_own_means_that_somebody_newer_has_written() -> None:
     with pytest.raises(FencedOff, match="sink s: batch 7 is fenced off: document d1: t: r1: let the process that"):
-        writer(Versions.OURS)._undone(answer(200, 409, 429), 3)
+        writer(Versions.OURS).undone(answer(200, 409, 429), 3)
 
 
 def test_versions_of_a_column_that_ours_are_above_are_not_passed_over() -> None:
@@ -57,18 +62,18 @@ def test_versions_of_a_column_that_ours_are_above_are_not_passed_over() -> None:
     items = [{"index": {"_id": "x", "status": 409, "error": {"type": "version_conflict", "reason": reason}}}]
     body = json.dumps({"errors": True, "items": items}).encode()
     with pytest.raises(UserError, match="one of Headgate's own, which is above all in the column"):
-        writer(Versions.THEIRS)._undone(Answer(200, body), 1)
+        writer(Versions.THEIRS).undone(Answer(200, body), 1)
 
 
 def test_an_answer_of_another_kind_is_refused() -> None:
     for body in (b"<html>", b'{"errors":true}', b'{"errors":true,"items":[]}', b"[1]"):
         with pytest.raises((ExternalError, UserError), match="answers a bulk request with something else"):
-            writer()._undone(Answer(200, body), 2)
+            writer().undone(Answer(200, body), 2)
 
 
 def test_a_request_that_is_too_large_says_what_to_lower() -> None:
     with pytest.raises(UserError, match="lower bulk_bytes"):
-        writer()._undone(Answer(413, b""), 2)
+        writer().undone(Answer(413, b""), 2)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.connect import search
-from headgate.connect.rest import Answer
+from headgate.connect.rest.client import Answer
 from headgate.errors import InvalidOption
 
 GOOD: dict[str, Any] = {"url": "https://host:9200", "index": "orders", "id": "number"}

@@ -15,11 +15,11 @@ from headgate.connect.kafka.wire.connection import Connection, Deadline, TimedOu
 from headgate.connect.kafka.wire.problems import MOVED, RETRIABLE, KafkaProblem, check
 from headgate.connect.kafka.wire.requests import Call
 from headgate.errors import ExternalError
+from headgate.retry import Retry, RetryPolicy
 
 T = TypeVar("T")
 
-FIRST_PAUSE_S = 0.005
-LONGEST_PAUSE_S = 0.25
+POLICY = RetryPolicy(first_s=0.005, longest_s=0.25)
 
 Address = tuple[str, int]
 
@@ -52,7 +52,7 @@ class Cluster:
         """Try, and try again while there is time. Then the last error is raised that says more than that time is up."""
         with self._lock:
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
-            pause = FIRST_PAUSE_S
+            retry = Retry(POLICY.within(deadline.seconds))
             told: ExternalError | None = None
             while True:
                 try:
@@ -62,10 +62,8 @@ class Cluster:
                         raise
                     if told is None or not isinstance(problem, TimedOut):
                         told = problem
-                if deadline.remaining() <= pause:
+                if not retry.again():
                     raise told
-                deadline.pause(pause)
-                pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def check_coordinator(self, code: int, doing: str, key: str, kind: int) -> None:
         """As ``check``, for the answer of a coordinator, who may have been followed by another."""

@@ -55,10 +55,6 @@ class Deadline:
         """A share of what is left: one of ``of`` equal parts."""
         return Deadline(self.remaining() / max(1, of))
 
-    def pause(self, seconds: float) -> None:
-        """Wait, but not past the end."""
-        time.sleep(min(seconds, self.remaining()))
-
 
 def addresses(servers: str) -> tuple[tuple[str, int], ...]:
     """Read ``host:port,host:port``. Without a port it is 9092."""

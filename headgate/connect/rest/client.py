@@ -1,47 +1,32 @@
-"""Servers that are reached by HTTP: where they are, who asks, and how long to go on asking.
+"""Requests to servers that are reached by HTTP, and how long to go on asking.
 
 One rule: what is sent here may be sent again. So whatever leaves it open whether a request was done, a lost connection
 or a server that is busy, is answered by sending the request again, until a deadline.
 """
 
-import base64
 import json
 import ssl
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
-from headgate.connect.plain import warn_if_plain
+from headgate.connect.rest.endpoint import Endpoint
 from headgate.errors import ExternalError, InvalidOption
+from headgate.retry import Retry, RetryPolicy
 
 OPEN_SECONDS = 6.0
 """How long to go on asking a server that a job needs at its start."""
 REQUEST_SECONDS = 30.0
 """How long one request may take, before it is sent again."""
 CONNECT_SECONDS = 3.0
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
+PAUSES = RetryPolicy(first_s=0.05, longest_s=2.0)
+READ_BYTES = 1 << 16
 REASON_MAX = 400
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """The answers that may be others a moment later."""
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """The addresses of a server or of the nodes of a cluster, and what it takes to be let in."""
-
-    urls: tuple[str, ...]
-    authorization: str | None = field(default=None, repr=False)
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        return ", ".join(self.urls)
 
 
 @dataclass(frozen=True)
@@ -67,45 +52,6 @@ class Answer:
         return shortened(": ".join([str(self.status), *lines[:2]]))
 
 
-def endpoint(
-    url: str | Sequence[str],
-    *,
-    user: str | None,
-    password: str | None,
-    api_key: str | None = None,
-    ca: str | None,
-    certificate: str | None,
-    key: str | None,
-) -> Endpoint:
-    """Check the options of a connection, and put them together."""
-    given = tuple(url) if isinstance(url, (list, tuple)) else (url,)
-    urls = tuple(_address(each) for each in given)
-    if not urls:
-        raise InvalidOption('no url is given: write url="https://host:port"')
-    if (user is None) != (password is None):
-        raise InvalidOption("user and password go together: give both, or neither")
-    if user is not None and api_key is not None:
-        raise InvalidOption("user and api_key are two ways to be let in: give one of them")
-    if key is not None and certificate is None:
-        raise InvalidOption("key is given without certificate: give both")
-    plain = [each for each in urls if each.startswith("http:")]
-    if plain and (ca or certificate):
-        raise InvalidOption(f"{plain[0]} has no TLS, and ca or certificate is given: write https://")
-    authorization = None
-    if user is not None:
-        authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-    elif api_key is not None:
-        authorization = f"ApiKey {api_key}"
-    return Endpoint(urls, authorization, ca, certificate, key)
-
-
-def warn_of_login(who: str, place: Endpoint) -> None:
-    """Warn if the login goes over a network in the clear."""
-    if place.authorization is not None:
-        plain = [url for url in place.urls if url.startswith("http:")]
-        warn_if_plain(who, plain, what="the login goes", remedy="write https://")
-
-
 def error_text(error: Mapping[str, Any]) -> str:
     """The type and the reason of an error that a search server describes, and of what is behind it."""
     text = f"{error.get('type')}: {error.get('reason')}"
@@ -119,29 +65,20 @@ def shortened(text: str) -> str:
     return line if len(line) <= REASON_MAX else f"{line[:REASON_MAX]}…"
 
 
-class RetryPolicy:
-    """How long to go on trying one thing: with pauses that double, until a deadline."""
+class Asking(Retry):
+    """What is asked until it is done, by one request after the other, for so many seconds."""
 
     def __init__(self, seconds: float, what: str) -> None:
+        """``what`` begins the error: who cannot do what."""
+        super().__init__(PAUSES.within(seconds))
         self._what = what
-        self._started = time.monotonic()
-        self._deadline = self._started + seconds
-        self._pause = FIRST_PAUSE_SECONDS
 
-    @property
-    def left(self) -> float:
-        """The seconds until the deadline."""
-        return self._deadline - time.monotonic()
-
-    def rest(self, reason: str) -> None:
-        """Pause before the next try. ``ExternalError`` with the reason if the deadline would be over then."""
-        if self.left <= self._pause:
-            tried = time.monotonic() - self._started
+    def again_or_raise(self, reason: str) -> None:
+        """Pause before the next request. ``ExternalError`` with the reason if the deadline would be over then."""
+        if not self.again():
             raise ExternalError(
-                f"{self._what}: {reason}: tried for {tried:.0f} s: see that the server runs and can keep up"
+                f"{self._what}: {reason}: tried for {self.tried_s:.0f} s: see that the server runs and can keep up"
             )
-        time.sleep(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
 
 class Client:
@@ -151,7 +88,7 @@ class Client:
         self._http = _urllib3()
         self._place = place
         self._node = 0
-        self._pool = self._http.PoolManager(num_pools=len(place.urls), maxsize=1, ssl_context=_trust(place))
+        self._pool = self._http.PoolManager(num_pools=len(place.urls), maxsize=1, ssl_context=place.tls())
 
     def __enter__(self) -> Self:
         return self
@@ -166,7 +103,7 @@ class Client:
         method: str,
         path: str,
         *,
-        patience: RetryPolicy,
+        asking: Asking,
         body: bytes | memoryview | None = None,
         kind: str = "application/json",
     ) -> Answer:
@@ -180,19 +117,15 @@ class Client:
         told = ""
         while True:
             url = self._place.urls[self._node % len(self._place.urls)]
-            seconds = max(0.1, min(patience.left, REQUEST_SECONDS))
-            timeout = self._http.Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds)
+            seconds = max(0.1, min(asking.left_s, REQUEST_SECONDS))
             try:
-                response = self._pool.request(
-                    method, url + path, body=body, headers=headers, timeout=timeout, retries=False, redirect=False
-                )
-            except self._http.exceptions.HTTPError as error:
+                answer = self._answer(method, url + path, body, headers, seconds)
+            except (self._http.exceptions.HTTPError, TimeoutError) as error:
                 _refuse_distrust(url, error)
                 # The last try may have had too little time: what a server said before says more.
-                silent = told and isinstance(error, self._http.exceptions.TimeoutError)
+                silent = told and isinstance(error, (self._http.exceptions.TimeoutError, TimeoutError))
                 reason = told if silent else f"{url} does not answer: {_innermost(error)}"
             else:
-                answer = Answer(response.status, response.data)
                 if answer.status in {401, 403}:
                     raise InvalidOption(
                         f"{url} does not let us in: {answer.reason}: see that user and password are right, "
@@ -202,24 +135,30 @@ class Client:
                     return answer
                 reason = told = f"{url} is busy: {answer.reason}"
             self._node += 1
-            patience.rest(reason)
+            asking.again_or_raise(reason)
 
-
-def _address(url: object) -> str:
-    """A URL as it was written, without a slash at the end."""
-    example = 'write url="https://host:port"'
-    if not isinstance(url, str):
-        raise InvalidOption(f"url={url!r} is not a text: {example}")
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        raise InvalidOption(f"url={url!r} is not a valid address: {example}") from None
-    if "@" in parts.netloc:
-        raise InvalidOption(f"the url of {parts.hostname} has a user in it: give user and password as options")
-    if not usable or parts.query or parts.fragment:
-        raise InvalidOption(f"url={url!r} is not a valid address of a server: {example}")
-    return url.rstrip("/")
+    def _answer(
+        self, method: str, url: str, body: bytes | memoryview | None, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
+        """Ask once. urllib3 limits each wait for more of an answer, and not all of them together: that is done here."""
+        deadline = time.monotonic() + seconds
+        response = self._pool.request(
+            method,
+            url,
+            body=body,
+            headers=headers,
+            timeout=self._http.Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+        )
+        try:
+            answer = Answer(response.status, b"".join(_parts(response, deadline)))
+        except BaseException:
+            response.close()
+            raise
+        response.release_conn()
+        return answer
 
 
 def _urllib3() -> ModuleType:
@@ -230,20 +169,12 @@ def _urllib3() -> ModuleType:
     return urllib3
 
 
-def _trust(place: Endpoint) -> ssl.SSLContext | None:
-    """What the client trusts and shows. None if no address has TLS."""
-    if not any(url.startswith("https:") for url in place.urls):
-        return None
-    try:
-        context = ssl.create_default_context(cafile=place.ca)
-    except OSError as error:
-        raise InvalidOption(f"ca={place.ca!r} cannot be read: {error}: give a file of PEM certificates") from error
-    if place.certificate is not None:
-        try:
-            context.load_cert_chain(place.certificate, place.key)
-        except OSError as error:
-            raise InvalidOption(f"certificate={place.certificate!r} cannot be used with its key: {error}") from error
-    return context
+def _parts(response: Any, deadline: float) -> Iterator[bytes]:
+    """An answer as it comes. ``TimeoutError`` if it goes on past the deadline."""
+    while part := response.read1(READ_BYTES):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer came too slowly")
+        yield part
 
 
 def _refuse_distrust(url: str, error: Exception) -> None:
