@@ -21,13 +21,6 @@ PIECE_BYTES = 32 * 1024 * 1024
 """Larger batches are laid out in pieces of about this size."""
 
 
-def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """The batches that have rows. None if none has: then nothing needs to be opened for them."""
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    return None if first is None else chain([first], filled)
-
-
 def copy_rows(
     connection: Connection, into: sql.Identifier, columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
 ) -> int:
