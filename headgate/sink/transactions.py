@@ -45,7 +45,7 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
     def connected(self, what: str) -> AbstractContextManager[Session]:
         """The other system, for one piece of work in the driver; any thread may ask, and several at once.
 
-        ``what`` says what cannot be done if it is not there, as in ``sink out: cannot commit checkpoint 3``: errors of
+        ``what`` says what cannot be done if it is not there, as in ``sink out: cannot list``: errors of
         the other system begin with that.
         """
 
@@ -78,6 +78,13 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
         """What the committable says besides, as arguments of its class."""
         return {}
 
+    def replaces(self, write_id: WriteId, other: WriteId) -> bool:
+        """Whether what another attempt left goes when this one begins: its own, and that of earlier runs at its batch.
+
+        What those prepared may hold locks that this attempt would wait for.
+        """
+        return (other.generation, other.batch) == (write_id.generation, write_id.batch) and other.run <= write_id.run
+
     def forget(self, write_id: WriteId) -> None:
         """What an attempt wrote is committed or thrown away: nothing of it is needed any more."""
         self._written.pop(write_id, None)
@@ -92,12 +99,9 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
         self._context = context
 
     def begin_transaction(self, write_id: WriteId) -> None:
-        """Throw away what this attempt, and earlier runs at the same batch, left.
-
-        What they prepared may hold locks that this attempt would wait for.
-        """
+        """Throw away what this attempt replaces."""
         with self.connected(f"sink {write_id.sink}: cannot begin batch {write_id.batch}") as session:
-            self._throw_away(session, partial(is_superseded, by=write_id))
+            self._throw_away(session, partial(self.replaces, write_id))
         self._begun = write_id
 
     def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
@@ -177,8 +181,3 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
     def __getstate__(self) -> dict[str, object]:
         """What the sink was built with; another process opens it anew."""
         return {**self.__dict__, "_context": None, "_begun": None, "_transactions": {}}
-
-
-def is_superseded(other: WriteId, by: WriteId) -> bool:
-    """Whether an attempt is the same as another, or an earlier one at its batch in the same generation."""
-    return (other.generation, other.batch) == (by.generation, by.batch) and other.run <= by.run

@@ -108,6 +108,10 @@ class JdbcSink(TransactionSink[Database, Stage]):
             time.sleep(random.uniform(0, PAUSE_SECONDS))
         self.throw_away(session, set(pre_committed.write_ids).__contains__)
 
+    def replaces(self, write_id: WriteId, other: WriteId) -> bool:
+        """Only what it left itself: to drop a table is to wait for whoever still writes to it."""
+        return other == write_id
+
     def throw_away(self, session: Database, covered: Callable[[WriteId], bool]) -> None:
         """Drop the tables that are covered."""
         for write_id in session.stages(self._owner):

@@ -34,7 +34,7 @@ from headgate.sink.partitions import on_executors, side_by_side, write_partition
 from headgate.sink.staged import external
 from headgate.sink.staging import Staging, discard, force
 from headgate.sink.transaction_committable import TransactionCommittable
-from headgate.sink.transactions import TransactionSink, is_superseded
+from headgate.sink.transactions import TransactionSink
 
 WAIT_FOR_SLOT_S = 30.0
 ENDERS = 4
@@ -96,7 +96,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
     def has_room(self, write_id: WriteId) -> bool:
         """Whether a slot is free, or will be as soon as the batch begins."""
         slots = self._opened.slots
-        return slots.has_room or any(is_superseded(other, by=write_id) for other in slots.write_ids())
+        return slots.has_room or any(self.replaces(write_id, other) for other in slots.write_ids())
 
     def begin_transaction(self, write_id: WriteId) -> None:
         """Take a slot, and make room for the copy. What was left open for the same batch is thrown away.
@@ -107,7 +107,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
         work = self._opened
         work.slots.take(write_id)
         if work.staging is not None:
-            with external(f"sink {write_id.sink}: cannot begin batch {write_id.batch}"):
+            with external(f"sink {write_id.sink}: cannot make a directory for batch {write_id.batch}"):
                 work.staging.root.stat()
                 discard(work.staging.part(write_id))
                 work.staging.part(write_id).mkdir(parents=True)
@@ -193,7 +193,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
         if isinstance(scope, StaleGenerations):
             self._fence_off(work.client, work.names.owner, earlier_than=scope.below)
             if work.staging is not None:
-                with external(f"sink {work.names.sink}: cannot throw away what is abandoned"):
+                with external(f"sink {work.names.sink}: cannot remove the directories of earlier generations"):
                     work.staging.tidy(scope.below)
 
     def forget(self, write_id: WriteId) -> None:

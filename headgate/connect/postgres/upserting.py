@@ -7,7 +7,6 @@ process that is frozen holds no lock.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame
 from headgate.connect.postgres import leaders
 from headgate.connect.postgres.client import Connection, Server, Sessions, translated
 from headgate.connect.postgres.columns import matched, partitioned_by_key
-from headgate.connect.postgres.copying import copy_rows
+from headgate.connect.postgres.copying import copy_rows, writing
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.opening import check_columns, check_writable, opened
 from headgate.connect.postgres.table import Column, Table, read_table
@@ -171,13 +170,7 @@ class Upserting:
         filled = first_rows(batches)
         if filled is None:
             return "0"
-        write_id = self.write_id
-        what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {self.table.describe()}"
-        limits = {"lock_timeout": self.wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
-        with (
-            translated(what),
-            closing(self.server.connect(self.owner.session_of(write_id), **limits)) as connection,
-        ):
+        with writing(self.server, self.table, self.owner, self.write_id, self.wait_ms) as connection:
             names = sql.SQL(", ").join(sql.Identifier(column.name) for column in self.columns)
             connection.execute(
                 sql.SQL("CREATE TEMPORARY TABLE headgate_rows AS SELECT {} FROM {} WITH NO DATA").format(

@@ -5,14 +5,13 @@ other attempt has, or the server knows nothing of it.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection, Server, translated
-from headgate.connect.postgres.copying import copy_rows
+from headgate.connect.postgres.client import Connection, Server
+from headgate.connect.postgres.copying import copy_rows, writing
 from headgate.connect.postgres.markers import mark
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.prepared import found, roll_back_prepared, take_room
@@ -37,16 +36,9 @@ class Preparing:
         filled = first_rows(batches)
         if filled is None:
             return ""
-        write_id = self.write_id
-        what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {self.table.describe()}"
-        # Rows of Spark may be long in coming, and no limit that a user has elsewhere is meant for that.
-        limits = {"lock_timeout": self.wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
-        with (
-            translated(what),
-            closing(self.server.connect(self.owner.session_of(write_id), **limits)) as connection,
-        ):
+        gid = self.owner.name(self.write_id, place)
+        with writing(self.server, self.table, self.owner, self.write_id, self.wait_ms) as connection:
             self._clear(connection, place)
-            gid = self.owner.name(write_id, place)
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
             take_room(connection, self.wait_ms / 1_000)
             copy_rows(connection, self.table.identifier, self.columns, filled)
