@@ -19,10 +19,10 @@ from bench.side_by_side import Clock, Timing, compare
 from headgate.connect.kafka.producer import PIECE, TransactionWriter
 from headgate.connect.kafka.source import CONNECTOR
 from headgate.connect.postgres.columns import matched
-from headgate.connect.postgres.copying import copy_rows, first_rows
+from headgate.connect.postgres.copying import copy_rows
 from headgate.connect.postgres.table import Column, Table, read_table
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
-from headgate.sink.partitions import Place, write_partitions
+from headgate.sink.partitions import Place, first_rows, write_partitions
 from headgate.task.listener import Listener
 from services.kafka import Kafka
 from services.postgres import Postgres

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
         WriteId,
     )
     from headgate.sink.idempotent import IdempotentSink
+    from headgate.sink.owner import Owner
     from headgate.sink.partitions import Place, Write, write_partitions
+    from headgate.sink.prepared import PreparedSink
+    from headgate.sink.transaction_committable import TransactionCommittable
     from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
     from headgate.source.api import Source
 
@@ -52,13 +55,16 @@ __all__ = [
     "ListState",
     "MapState",
     "Options",
+    "Owner",
     "Place",
+    "PreparedSink",
     "Processor",
     "Result",
     "SinkContext",
     "Source",
     "StagedFile",
     "Stream",
+    "TransactionCommittable",
     "TwoPhaseSink",
     "UserError",
     "ValueState",
@@ -105,7 +111,10 @@ _HOMES = {
         "WriteId",
     ),
     "headgate.sink.idempotent": ("IdempotentSink",),
+    "headgate.sink.owner": ("Owner",),
     "headgate.sink.partitions": ("Place", "Write", "write_partitions"),
+    "headgate.sink.prepared": ("PreparedSink",),
+    "headgate.sink.transaction_committable": ("TransactionCommittable",),
     "headgate.sink.wal": ("WriteAheadBatch", "WriteAheadSink"),
     "headgate.source.api": ("Source",),
 }

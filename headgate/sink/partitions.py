@@ -4,8 +4,10 @@ One rule: rows never pass through the driver. What comes back from an executor i
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from headgate.errors import HeadgateError
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _ANSWER = StructType(
     [StructField("partition", IntegerType()), StructField("answer", StringType()), StructField("error", BinaryType())]
@@ -59,6 +62,22 @@ def on_executors(items: Sequence[Item], work: Callable[[Item], str]) -> list[str
     for _, error in done:
         _raise_again(error)
     return [answer for answer, _ in done]
+
+
+def side_by_side(
+    work: Callable[[int, Sequence[Item]], Collection[Result]], items: Sequence[Item], parallelism: int
+) -> list[Result]:
+    """Divide items among so many threads of this process, and have each work through its share; all results."""
+    with ThreadPoolExecutor(parallelism, "headgate-sink") as threads:
+        found = threads.map(lambda number: work(number, items[number::parallelism]), range(parallelism))
+        return [result for results in found for result in results]
+
+
+def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+    """The batches that have rows. None if none has: then nothing needs to be opened for them."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else chain([first], filled)
 
 
 class _Partition:

@@ -17,13 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
 from headgate.checksums import checked_fields, checked_text
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.durable import replace
 from headgate.errors import BadStorage
 from headgate.sink.api import WriteId
+from headgate.sink.owner import escaped
 
 HIDDEN = "_headgate"
 MARKER = "committed.json"
@@ -48,7 +48,7 @@ class Staging:
     @cached_property
     def label(self) -> str:
         """The sink's name among all sinks of all jobs, fit for a file name."""
-        return f"{_escape(self.job)}.{_escape(self.sink)}"
+        return f"{escaped(self.job)}.{escaped(self.sink)}"
 
     @cached_property
     def root(self) -> Path:
@@ -144,8 +144,3 @@ def _names(directory: Path) -> list[str]:
         return sorted(entry.name for entry in directory.iterdir())
     except FileNotFoundError:
         return []
-
-
-def _escape(name: str) -> str:
-    """A name as part of a file name. Two names are never escaped to the same, nor can one contain the separator."""
-    return quote(name, safe="").replace(".", "%2E")

@@ -3,6 +3,7 @@
 One rule: whoever passes a contract may call itself what the contract says; Headgate's own sinks pass the same.
 
 ``TwoPhaseContract``     for exactly-once sinks: ``TwoPhaseSink``, ``WriteAheadSink``
+``PreparedContract``     the same and more, for a ``PreparedSink``
 ``IdempotentContract``   for an ``IdempotentSink``
 the rest                 for tests of one sink alone: who writes, what, and what must be seen
 
@@ -10,6 +11,7 @@ pytest runs them; a fixture ``spark`` gives them a session. Nothing here is load
 """
 
 from headgate.testing.idempotent import IdempotentContract
+from headgate.testing.prepared import PreparedContract
 from headgate.testing.two_phase import (
     CONTEXT,
     ROWS,
@@ -30,6 +32,7 @@ __all__ = [
     "ROWS",
     "SINK",
     "IdempotentContract",
+    "PreparedContract",
     "Row",
     "TwoPhaseContract",
     "compare",

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from headgate.connect.jdbc.jvm import Access, connect, state
-from headgate.connect.jdbc.names import Owner
+from headgate.connect.jdbc.names import JdbcOwner
 from headgate.errors import BadStorage, InvalidOption
 from headgate.sink.api import WriteId
 
@@ -95,10 +95,9 @@ class Database:
         finally:
             statement.close()
 
-    def stages(self, owner: Owner) -> dict[WriteId, str]:
+    def stages(self, owner: JdbcOwner) -> dict[WriteId, str]:
         """The owner's tables that are there, by whose they are."""
-        pattern = f"{owner.prefix}%"
-        return {write_id: name for name in self._tables(pattern) if (write_id := owner.write_id(name)) is not None}
+        return {write_id: name for name, write_id in owner.own(self._tables(f"{owner.label}_%")).items()}
 
     def make_stage(self, stage: str, table: str, columns: Mapping[str, str], row: str) -> bool:
         """Make a table with these columns of another, and one for the number of a row.
@@ -115,7 +114,7 @@ class Database:
             raise
         return True
 
-    def drop(self, owner: Owner, write_id: WriteId) -> None:
+    def drop(self, owner: JdbcOwner, write_id: WriteId) -> None:
         """Remove an attempt's table, if it is there. Another process may be doing the same."""
         name = self.stages(owner).get(write_id)
         if name is None:
@@ -155,23 +154,23 @@ class Database:
                 raise InvalidOption(f"{who}: the user may not create {NOTES}: grant it, or run: {_NOTES}") from error
             raise
 
-    def make_note(self, owner: Owner) -> None:
+    def make_note(self, owner: JdbcOwner) -> None:
         """Make the owner's note unless it is there."""
         try:
-            if not self.ask(f"SELECT owner FROM {NOTES} WHERE owner = ?", owner.key):
-                self.change(f"INSERT INTO {NOTES} VALUES (?, -1, -1)", owner.key)
+            if not self.ask(f"SELECT owner FROM {NOTES} WHERE owner = ?", owner.digest):
+                self.change(f"INSERT INTO {NOTES} VALUES (?, -1, -1)", owner.digest)
         except Py4JJavaError:
-            if not self.ask(f"SELECT owner FROM {NOTES} WHERE owner = ?", owner.key):
+            if not self.ask(f"SELECT owner FROM {NOTES} WHERE owner = ?", owner.digest):
                 raise
 
-    def note(self, owner: Owner, generation: int, checkpoint: int) -> bool:
+    def note(self, owner: JdbcOwner, generation: int, checkpoint: int) -> bool:
         """Note that a commit is applied; False if it was. Whoever wants the same waits until the transaction ends."""
         changed = self.change(
             f"UPDATE {NOTES} SET hg_generation = ?, hg_checkpoint = ? WHERE owner = ? "
             "AND (hg_generation < ? OR (hg_generation = ? AND hg_checkpoint < ?))",
-            *(generation, checkpoint, owner.key, generation, generation, checkpoint),
+            *(generation, checkpoint, owner.digest, generation, generation, checkpoint),
         )
-        if not changed and not self.ask(f"SELECT owner FROM {NOTES} WHERE owner = ?", owner.key):
+        if not changed and not self.ask(f"SELECT owner FROM {NOTES} WHERE owner = ?", owner.digest):
             raise BadStorage(f"sink {owner.sink}: somebody removed its row from {NOTES}: restore it from a copy")
         return bool(changed)
 

@@ -6,21 +6,22 @@ transaction that notes the commit.
 
 # ruff: noqa: S608 - names are our own, quoted, or the user's own words
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import monotonically_increasing_id
 
-from headgate.connect.jdbc.committable import JdbcCommittable
+from headgate.connect.jdbc.committable import JdbcCommittable, Stage
 from headgate.connect.jdbc.database import Database, connected
 from headgate.connect.jdbc.jvm import Access, is_worth_another_try, let_go, speaking
-from headgate.connect.jdbc.names import Owner
-from headgate.core.ids import CheckpointId, Generation
+from headgate.connect.jdbc.names import JdbcOwner
 from headgate.errors import BadStorage, InvalidOption
 from headgate.retry import RetryPolicy
-from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
+from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.transaction_committable import TransactionCommittable
+from headgate.sink.transactions import TransactionSink
 
 ROW = "hg_row"
 """The column of a waiting table that numbers its rows. A task that is run again gives the same numbers, so that, with
@@ -29,21 +30,15 @@ GIVEN_UP = RetryPolicy(first_s=0.2, longest_s=0.2, jitter=1, tries=5)
 """How often a transaction is tried that the database gave up for the sake of another."""
 
 
-class JdbcSink(TwoPhaseSink):
+class JdbcSink(TransactionSink[Database, Stage]):
     """What ``jdbc.sink`` makes."""
 
-    _owner: Owner | None = None
+    committable = JdbcCommittable
 
     def __init__(self, access: Access, table: str) -> None:
         """All checked by ``build``."""
         self._access = access
         self._table = table
-        self._written: dict[WriteId, int] = {}
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Every row once."""
-        return Guarantee.EXACTLY_ONCE
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -57,29 +52,26 @@ class JdbcSink(TwoPhaseSink):
     def open(self, context: SinkContext) -> None:
         """See that database, table and rights are there, and make the table of notes."""
         who = f"sink {context.sink}"
-        owner = Owner.of(context)
         with speaking(who, self._access), connected(who, self._access) as database:
             names = ", ".join(database.columns(self._table).values())
             database.check_transactions(who, self._table)
             database.change(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {self._table} WHERE 1 = 0")
             database.make_notes(who)
             database.check_transactions(who, self._table)
-            database.make_note(owner)
-        self._owner = owner
+            database.make_note(JdbcOwner.of(context))
+        super().open(context)
 
-    def begin_transaction(self, write_id: WriteId) -> None:
-        """Drop what an attempt of the same name left, if there was one."""
-        self._written.pop(write_id, None)
-        with self._connected(f"cannot begin batch {write_id.batch}") as database:
-            database.drop(self._us, write_id)
+    @contextmanager
+    def connected(self, what: str) -> Iterator[Database]:
+        """A connection that is closed at the end."""
+        with speaking(what, self._access), connected(f"sink {self.context.sink}", self._access) as database:
+            yield database
 
-    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
+    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[Stage]:
         """Have Spark write the batch into its own table; then see that every row is there once."""
-        who, stage = f"sink {write_id.sink}", self._us.stage(write_id)
-        self._written.pop(write_id, None)
-        with self._connected(f"cannot write batch {write_id.batch}") as database:
+        who, stage = f"sink {write_id.sink}", self._owner.stage(write_id)
+        with self.connected(f"{who}: cannot write batch {write_id.batch}") as database:
             columns = self._check_columns(who, database, dataframe)
-            database.drop(self._us, write_id)
             made = database.make_stage(stage, self._table, columns, ROW)
             numbered = dataframe.withColumn(ROW, monotonically_increasing_id())
             writer = numbered.write.format("jdbc").options(**self._access.spark_options(), dbtable=stage)
@@ -91,58 +83,48 @@ class JdbcSink(TwoPhaseSink):
             # From here on a task that was taken for dead, and still writes, is refused.
             database.change(f"CREATE UNIQUE INDEX {stage}_r ON {stage} ({database.quoted(ROW)})")
             self._take_over(database, stage, " WHERE 1 = 0")  # types that do not fit are found now, not by the commit
-            self._written[write_id] = int(str(database.ask(f"SELECT COUNT(*) FROM {stage}")[0][0]))
+            return [Stage(write_id, int(str(database.ask(f"SELECT COUNT(*) FROM {stage}")[0][0])))]
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
-        """Name the attempts, with their rows. Their tables stay as they are."""
-        for write_id in write_ids:
-            if write_id not in self._written:
-                raise BadStorage(
-                    f"sink {self._us.sink}: nobody knows what batch {write_id.batch} wrote: "
-                    "restart the job from its last checkpoint"
-                )
-        parts = tuple((write_id, self._written[write_id]) for write_id in write_ids)
-        return JdbcCommittable(self._us.job, self._us.sink, generation, checkpoint, parts).to_text()
+    def name(self, transaction: Stage) -> str:
+        """By the table."""
+        return f"table {self._owner.stage(transaction.write_id)}"
 
-    def commit(self, committable: str) -> None:
+    def missing(self, session: Database, pre_committed: TransactionCommittable[Stage]) -> Collection[Stage]:
+        """Those whose table is gone."""
+        there = session.stages(self._owner)
+        return [stage for stage in pre_committed.transactions if stage.write_id not in there]
+
+    def commit_all(self, session: Database, pre_committed: TransactionCommittable[Stage]) -> None:
         """Take the rows over in one transaction, unless that is done; then drop their tables."""
-        pre_committed = JdbcCommittable.from_text(committable)
-        with self._connected(f"cannot commit checkpoint {pre_committed.checkpoint}") as database:
-            GIVEN_UP.call(lambda: self._commit(database, pre_committed), is_worth_another_try)
-            for write_id, _ in pre_committed.parts:
-                database.drop(self._us, write_id)
-        for write_id, _ in pre_committed.parts:
-            self._written.pop(write_id, None)
+        GIVEN_UP.call(lambda: self._commit(session, pre_committed), is_worth_another_try)
+        self.throw_away(session, set(pre_committed.write_ids).__contains__)
 
-    def abort(self, scope: AbortScope) -> None:
+    def replaces(self, write_id: WriteId, other: WriteId) -> bool:
+        """Only what it left itself: to drop a table is to wait for whoever still writes to it."""
+        return other == write_id
+
+    def throw_away(self, session: Database, covered: Callable[[WriteId], bool]) -> None:
         """Drop the tables that are covered."""
-        with self._connected("cannot throw away what is abandoned") as database:
-            for write_id in database.stages(self._us):
-                if scope.covers(write_id):
-                    database.drop(self._us, write_id)
-        for write_id in list(self._written):
-            if scope.covers(write_id):
-                self._written.pop(write_id, None)
+        for write_id in session.stages(self._owner):
+            if covered(write_id):
+                session.drop(self._owner, write_id)
 
     def close(self) -> None:
         """End the JVM that was started for a process without Spark."""
         let_go()
 
-    def _commit(self, database: Database, pre_committed: JdbcCommittable) -> None:
+    def _commit(self, database: Database, pre_committed: TransactionCommittable[Stage]) -> None:
+        whose = pre_committed.whose
         with database.transaction():
-            if not database.note(self._us, int(pre_committed.generation), int(pre_committed.checkpoint)):
+            if not database.note(self._owner, int(whose.generation), int(whose.checkpoint)):
                 return
-            there = database.stages(self._us)
-            for write_id, rows in pre_committed.parts:
-                if write_id not in there:
+            if gone := self.missing(database, pre_committed):
+                raise self.lost(pre_committed, gone)
+            for stage in pre_committed.transactions:
+                if (taken := self._take_over(database, self._owner.stage(stage.write_id), "")) != stage.rows:
                     raise BadStorage(
-                        f"sink {pre_committed.sink}: table {self._us.stage(write_id)} is gone, which checkpoint "
-                        f"{pre_committed.checkpoint} pre-committed and nobody has committed: restore it from a copy"
-                    )
-                if (taken := self._take_over(database, self._us.stage(write_id), "")) != rows:
-                    raise BadStorage(
-                        f"sink {pre_committed.sink}: table {self._us.stage(write_id)} has {taken} rows, checkpoint "
-                        f"{pre_committed.checkpoint} pre-committed {rows}: it is not committed; restore it from a copy"
+                        f"sink {whose.sink}: {self.name(stage)} has {taken} rows, checkpoint {whose.checkpoint} "
+                        f"pre-committed {stage.rows}: it is not committed; restore it from a copy"
                     )
 
     def _take_over(self, database: Database, stage: str, which: str) -> int:
@@ -166,17 +148,6 @@ class JdbcSink(TwoPhaseSink):
             seen.add(name.casefold())
         return {name: target[name.casefold()] for name in dataframe.columns}
 
-    @contextmanager
-    def _connected(self, what: str) -> Iterator[Database]:
-        who = f"sink {self._us.sink}"
-        with speaking(f"{who}: {what}", self._access), connected(who, self._access) as database:
-            yield database
-
     @property
-    def _us(self) -> Owner:
-        assert self._owner is not None, "open comes first"
-        return self._owner
-
-    def __getstate__(self) -> dict[str, object]:
-        """What the sink was built with; another process opens it anew."""
-        return {"_access": self._access, "_table": self._table, "_written": {}}
+    def _owner(self) -> JdbcOwner:
+        return JdbcOwner.of(self.context)

@@ -5,13 +5,14 @@ which its rows wait in case the broker has given it up.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from headgate.connect.kafka.names import FIRST, NOW, SCHEMES, Scheme, Slot
-from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.sink.api import WriteId
-from headgate.sink.form import Whose, from_text, number, to_text
+from headgate.sink.form import number
+from headgate.sink.transaction_committable import TransactionCommittable
 
 
 @dataclass(frozen=True)
@@ -50,46 +51,34 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True)
-class KafkaCommittable:
+class KafkaCommittable(TransactionCommittable[OpenTransaction]):
     """All that one commit ends."""
 
-    job: str
-    sink: SinkId
-    generation: Generation
-    checkpoint: CheckpointId
-    batches: tuple[tuple[Batch, Run, tuple[OpenTransaction, ...]], ...]
+    PARTS: ClassVar[str] = "batches"
+
     pre_committed_ms: int = 0
     """When, by the clock of who pre-committed it. 0 in what earlier versions of Headgate pre-committed."""
     scheme: Scheme = NOW
     """By which the transactions have their ids."""
 
-    def write_ids(self) -> list[tuple[WriteId, tuple[OpenTransaction, ...]]]:
-        """The transactions, with whose they are."""
-        return [
-            (WriteId(self.job, self.sink, self.generation, batch, run), transactions)
-            for batch, run, transactions in self.batches
-        ]
+    @classmethod
+    def transaction(cls, write_id: WriteId, fields: Any) -> OpenTransaction:
+        """From its fields."""
+        del write_id
+        return OpenTransaction.of(fields)
 
-    def to_text(self) -> str:
-        """The text that goes into the checkpoint."""
-        batches = [[batch, run, [each.fields() for each in transactions]] for batch, run, transactions in self.batches]
+    @classmethod
+    def fields(cls, transaction: OpenTransaction) -> list[Any]:
+        """As plain data."""
+        return transaction.fields()
+
+    def facts(self) -> Mapping[str, Any]:
+        """By which scheme, and when."""
         when = {"pre_committed_ms": self.pre_committed_ms} if self.pre_committed_ms else {}
-        fields = {"ids": self.scheme.number, "batches": batches, **when}
-        return to_text(Whose(self.job, self.sink, self.generation, self.checkpoint), fields)
+        return {"ids": self.scheme.number, **when}
 
-    @staticmethod
-    def from_text(committable: str) -> "KafkaCommittable":
-        """Read what ``to_text`` wrote. Anything else is refused."""
-
-        def read(whose: Whose, fields: Any) -> KafkaCommittable:
-            batches = tuple(
-                (Batch(number(batch)), Run(number(run)), tuple(OpenTransaction.of(each) for each in transactions))
-                for batch, run, transactions in fields["batches"]
-            )
-            pre_committed_ms = number(fields.get("pre_committed_ms", 0))
-            scheme = SCHEMES[number(fields.get("ids", FIRST.number))]
-            return KafkaCommittable(
-                whose.job, whose.sink, whose.generation, whose.checkpoint, batches, pre_committed_ms, scheme
-            )
-
-        return from_text(committable, read)
+    @classmethod
+    def facts_in(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same, read again."""
+        scheme = SCHEMES[number(fields.get("ids", FIRST.number))]
+        return {"pre_committed_ms": number(fields.get("pre_committed_ms", 0)), "scheme": scheme}

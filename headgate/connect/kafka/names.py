@@ -6,10 +6,10 @@ and what a dead process left open is found by it. Ids come from a pool: there ar
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import BadStorage
+from headgate.sink.owner import escaped
 
 EARLIER = 64
 """How many generations before its own are searched for what they left open. What is older has gone with its timeout."""
@@ -54,7 +54,7 @@ class Names:
     @property
     def owner(self) -> str:
         """What all ids begin with."""
-        return f"{self.prefix}.{_escape(self.job)}.{_escape(self.sink)}."
+        return f"{self.prefix}.{escaped(self.job)}.{escaped(self.sink)}."
 
     def transactional_id(self, generation: Generation, slot: Slot, scheme: Scheme = NOW) -> str:
         """The id under which a slot is written."""
@@ -92,8 +92,3 @@ def token(generation: Generation, batch: Batch, run: Run, scheme: Scheme = NOW) 
         if value >= 1 << bits:
             raise BadStorage(f"{what} {value} is past what a Kafka sink can number: begin anew under another job name")
     return (generation << _USE_BITS) | (batch << scheme.run_bits) | (run if scheme.run_bits else 0)
-
-
-def _escape(name: str) -> str:
-    """A name as part of an id. Two names are never escaped to the same, nor can one contain the separator."""
-    return quote(name, safe="").replace(".", "%2E")

@@ -11,10 +11,10 @@ refused.
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -27,13 +27,15 @@ from headgate.connect.kafka.protocol import Client, Producer
 from headgate.connect.kafka.slots import Slots
 from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
-from headgate.core.ids import CheckpointId, Generation
+from headgate.core.ids import Generation
 from headgate.durable import force
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.sink.api import AbortScope, Guarantee, SinkContext, StagedFile, StaleGenerations, TwoPhaseSink, WriteId
-from headgate.sink.partitions import on_executors, write_partitions
+from headgate.sink.api import AbortScope, SinkContext, StagedFile, StaleGenerations, WriteId
+from headgate.sink.partitions import on_executors, side_by_side, write_partitions
 from headgate.sink.staged import external
 from headgate.sink.staging import Staging, discard
+from headgate.sink.transaction_committable import TransactionCommittable
+from headgate.sink.transactions import TransactionSink
 
 WAIT_FOR_SLOT_S = 30.0
 ENDERS = 4
@@ -44,8 +46,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class TwoPhaseKafkaSink(TwoPhaseSink):
+class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
     """What ``kafka.sink`` makes, unless it is asked for the staged way."""
+
+    committable = KafkaCommittable
 
     def __init__(
         self, target: Target, *, downtime_ms: int, write_ahead: bool, parallelism: int | None, max_open: int
@@ -57,11 +61,6 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         self._parallelism = parallelism
         self._max_open = max_open
         self._work: _Work | None = None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Every row once, for readers with ``read_committed``."""
-        return Guarantee.EXACTLY_ONCE
 
     def describe(self) -> str:
         """Topic, place and way."""
@@ -87,35 +86,37 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
             client.close()
             raise
         self._work = _Work(Owned(target, names), client, staging, Slots(self._max_open, WAIT_FOR_SLOT_S))
+        super().open(context)
+
+    @contextmanager
+    def connected(self, what: str) -> Iterator[Client]:
+        """The client of this process, which says itself what the broker answers; and the directory for rows."""
+        with external(what):
+            yield self._opened.client
 
     def has_room(self, write_id: WriteId) -> bool:
         """Whether a slot is free, or will be as soon as the batch begins."""
         slots = self._opened.slots
-        return slots.has_room or any(_is_same_batch(other, write_id) for other in slots.write_ids())
+        return slots.has_room or any(self.replaces(write_id, other) for other in slots.write_ids())
 
     def begin_transaction(self, write_id: WriteId) -> None:
         """Take a slot, and make room for the copy. What was left open for the same batch is thrown away.
 
         An open transaction holds back the readers of all that comes after it, so it does not wait for ``abort``.
         """
+        super().begin_transaction(write_id)
         work = self._opened
-        for other in work.slots.write_ids():
-            if _is_same_batch(other, write_id):
-                self._throw_away(other)
         work.slots.take(write_id)
         if work.staging is not None:
-            with external(f"sink {write_id.sink}: cannot begin batch {write_id.batch}"):
+            with external(f"sink {write_id.sink}: cannot make a directory for batch {write_id.batch}"):
                 work.staging.root.stat()
                 discard(work.staging.part(write_id))
                 work.staging.part(write_id).mkdir(parents=True)
 
-    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
+    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[OpenTransaction]:
         """Have executors write the rows into transactions that stay open."""
         work = self._opened
         rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
-        if write_id in work.written:  # once more: some partitions may have no rows this time
-            self._throw_away(write_id)
-            self.begin_transaction(write_id)
         if self._parallelism is not None:
             dataframe = dataframe.repartition(self._parallelism)
         part = None if work.staging is None else work.staging.part(write_id)
@@ -126,23 +127,19 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         if part is not None:
             with external(f"sink {write_id.sink}: cannot keep batch {write_id.batch}"):
                 force([part, part.parent])
-        work.written[write_id] = tuple(OpenTransaction.of(json.loads(answer)) for answer in answers if answer)
+        return [OpenTransaction.of(json.loads(answer)) for answer in answers if answer]
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
-        """List the transactions of these attempts, once the broker says that all of them are open."""
-        work = self._opened
-        gone = [write_id for write_id in write_ids if write_id not in work.written]
-        if gone:
-            raise BadStorage(
-                f"sink {gone[0].sink}: nobody knows what batch {gone[0].batch} wrote: restart the job from its last "
-                "checkpoint"
-            )
-        batches = tuple((write_id.batch, write_id.run, work.written[write_id]) for write_id in write_ids)
-        now_ms = time.time_ns() // 1_000_000
-        pre_committed = KafkaCommittable(work.names.job, work.names.sink, generation, checkpoint, batches, now_ms)
-        if work.staging is None:
-            self._see_that_all_is_open(pre_committed)
-        return pre_committed.to_text()
+    def facts(self) -> Mapping[str, Any]:
+        """When."""
+        return {"pre_committed_ms": time.time_ns() // 1_000_000}
+
+    def missing(
+        self, session: Client, pre_committed: TransactionCommittable[OpenTransaction]
+    ) -> Collection[OpenTransaction]:
+        """None: what the broker has given up is written anew from the files, and without files it is refused here."""
+        if self._opened.staging is None:
+            self._see_that_all_is_open(session, pre_committed)
+        return ()
 
     def staged(self, committable: str) -> Sequence[StagedFile]:
         """The files of the write-ahead log."""
@@ -152,49 +149,62 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         pre_committed = KafkaCommittable.from_text(committable)
         return [
             StagedFile(staging.name(write_id, each.file), each.size, each.checksum, pre_committed.pre_committed_ms)
-            for write_id, transactions in pre_committed.write_ids()
+            for write_id, transactions in pre_committed.parts
             for each in transactions
             if each.file
         ]
 
-    def commit(self, committable: str) -> None:
+    def commit_all(self, session: Client, pre_committed: TransactionCommittable[OpenTransaction]) -> None:
         """End every transaction, and write anew what was lost."""
+        assert isinstance(pre_committed, KafkaCommittable)
         work = self._opened
-        pre_committed = KafkaCommittable.from_text(committable)
-        every = [
-            (write_id, each, pre_committed.scheme) for write_id, found in pre_committed.write_ids() for each in found
-        ]
+        every = [(write_id, each, pre_committed.scheme) for write_id, found in pre_committed.parts for each in found]
         ends = work.in_parallel(self._end, every)
-        work.client.see_all_through({end.transactional_id: end.producer for end in ends if isinstance(end, _Ended)})
+        session.see_all_through({end.transactional_id: end.producer for end in ends if isinstance(end, _Ended)})
         lost = [end for end in ends if isinstance(end, Lost)]
         if lost:
             logger.warning(
                 "sink %s: %d of %d pre-committed transactions were lost at the broker (%s): "
                 "their rows are written anew",
-                pre_committed.sink,
+                pre_committed.whose.sink,
                 len(lost),
                 len(every),
                 lost[0].transactional_id,
             )
             on_executors(lost, write_anew)
-        for write_id, _ in pre_committed.write_ids():
-            self._settle(write_id)
 
-    def abort(self, scope: AbortScope) -> None:
-        """EpochRecord off every transaction that is open and covered."""
+    def throw_away(self, session: Client, covered: Callable[[WriteId], bool]) -> None:
+        """Abort what this process has open and is covered, and remove the rows that wait for it."""
         work = self._opened
         for write_id in work.slots.write_ids():
-            if scope.covers(write_id):
-                self._throw_away(write_id)
-        if isinstance(scope, StaleGenerations):
-            self._epoch_record(work.names.owner, earlier_than=scope.below)
+            if covered(write_id):
+                slot = work.slots.of(write_id)
+                if slot is not None:
+                    self._fence_off(session, work.names.slot_prefix(write_id.generation, slot))
+                self.forget(write_id)
         if work.staging is not None:
-            with external(f"sink {work.names.sink}: cannot throw away what is abandoned"):
-                for write_id in work.staging.write_ids():
-                    if scope.covers(write_id):
-                        discard(work.staging.part(write_id))
-                if isinstance(scope, StaleGenerations):
+            for write_id in work.staging.write_ids():
+                if covered(write_id):
+                    discard(work.staging.part(write_id))
+
+    def abort(self, scope: AbortScope) -> None:
+        """Throw away what is covered; of stale generations also what other processes left open."""
+        super().abort(scope)
+        work = self._opened
+        if isinstance(scope, StaleGenerations):
+            self._fence_off(work.client, work.names.owner, earlier_than=scope.below)
+            if work.staging is not None:
+                with external(f"sink {work.names.sink}: cannot remove the directories of earlier generations"):
                     work.staging.tidy(scope.below)
+
+    def forget(self, write_id: WriteId) -> None:
+        """Nothing of what an attempt wrote is needed any more: neither its rows nor its slot."""
+        super().forget(write_id)
+        work = self._opened
+        if work.staging is not None:
+            with external(f"sink {write_id.sink}: cannot remove what is committed"):
+                discard(work.staging.part(write_id))
+        work.slots.give_back(write_id)
 
     def close(self) -> None:
         """Let go of connections. Transactions stay open."""
@@ -203,7 +213,7 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
 
     def __getstate__(self) -> dict[str, object]:
         """Another process opens it anew."""
-        return {**self.__dict__, "_work": None}
+        return {**super().__getstate__(), "_work": None}
 
     @property
     def _opened(self) -> "_Work":
@@ -230,52 +240,30 @@ class TwoPhaseKafkaSink(TwoPhaseSink):
         path = work.staging.part(write_id) / transaction.file
         return Lost(work.owned, name, use, str(path), transaction.size, transaction.checksum)
 
-    def _see_that_all_is_open(self, pre_committed: KafkaCommittable) -> None:
-        work = self._opened
+    def _see_that_all_is_open(self, client: Client, pre_committed: TransactionCommittable[OpenTransaction]) -> None:
         wanted = {
-            work.names.transactional_id(write_id.generation, each.slot): (each.producer_id, each.epoch)
-            for write_id, transactions in pre_committed.write_ids()
+            self._opened.names.transactional_id(write_id.generation, each.slot): (each.producer_id, each.epoch)
+            for write_id, transactions in pre_committed.parts
             for each in transactions
         }
-        found = work.client.describe(list(wanted)) if wanted else {}
+        found = client.describe(list(wanted))
         for name, producer in wanted.items():
             seen = found.get(name)
             if seen is None or seen.state != "Ongoing" or (seen.producer_id, seen.epoch) != producer:
                 state = "forgotten" if seen is None else f"{seen.state}, epoch {seen.epoch}"
                 raise ExternalError(
-                    f"sink {pre_committed.sink}: the broker has given up transaction {name} ({state}) before its "
-                    "checkpoint: the job must go back to its last one"
+                    f"sink {pre_committed.whose.sink}: the broker has given up transaction {name} ({state}) before "
+                    "its checkpoint: the job must go back to its last one"
                 )
 
-    def _settle(self, write_id: WriteId) -> None:
-        """What an attempt wrote is committed: nothing of it is needed any more."""
-        work = self._opened
-        work.written.pop(write_id, None)
-        if work.staging is not None:
-            with external(f"sink {write_id.sink}: cannot remove what is committed"):
-                discard(work.staging.part(write_id))
-        work.slots.give_back(write_id)
-
-    def _throw_away(self, write_id: WriteId) -> None:
-        work = self._opened
-        slot = work.slots.of(write_id)
-        if slot is not None:
-            self._epoch_record(work.names.slot_prefix(write_id.generation, slot))
-        self._settle(write_id)
-
-    def _epoch_record(self, prefix: str, *, earlier_than: Generation | None = None) -> None:
+    def _fence_off(self, client: Client, prefix: str, *, earlier_than: Generation | None = None) -> None:
         """Abort every open transaction whose id begins so, and let none of their producers write any more."""
-        work = self._opened
-        for listed in work.client.list_transactions(prefix, ["Ongoing"]):
+        for listed in client.list_transactions(prefix, ["Ongoing"]):
             name = listed.transactional_id
-            if earlier_than is not None and not work.names.is_earlier(name, earlier_than):
+            if earlier_than is not None and not self._opened.names.is_earlier(name, earlier_than):
                 continue
-            producer = work.client.init_producer(name, self._target.timeout_ms)
-            work.client.see_through(name, producer.producer_id, producer.epoch)
-
-
-def _is_same_batch(one: WriteId, other: WriteId) -> bool:
-    return (one.generation, one.batch) == (other.generation, other.batch)
+            producer = client.init_producer(name, self._target.timeout_ms)
+            client.see_through(name, producer.producer_id, producer.epoch)
 
 
 @dataclass(frozen=True)
@@ -294,7 +282,6 @@ class _Work:
         self.client = client
         self.staging = staging
         self.slots = slots
-        self.written: dict[WriteId, tuple[OpenTransaction, ...]] = {}
         self._clients = [client]
         """Each makes one call at a time."""
 
@@ -308,14 +295,7 @@ class _Work:
         wanted = min(ENDERS, len(items))
         while len(self._clients) < wanted:
             self._clients.append(Client(self.owned.target.servers, client_options(self.owned.target)))
-        if wanted <= 1:
-            return [end(self.client, item) for item in items]
-
-        def share(number: int) -> list[Result]:
-            return [end(self._clients[number], item) for item in items[number::wanted]]
-
-        with ThreadPoolExecutor(wanted, "headgate-kafka") as pool:
-            return [result for results in pool.map(share, range(wanted)) for result in results]
+        return side_by_side(lambda number, some: [end(self._clients[number], item) for item in some], items, wanted)
 
     def close(self) -> None:
         """Let go of connections."""

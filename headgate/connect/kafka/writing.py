@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.target import Owned, client_options
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
-from headgate.sink.partitions import Place
+from headgate.sink.partitions import Place, first_rows
 
 PIECE_ROWS = 65_536
 
@@ -41,10 +42,10 @@ class PartitionWriter:
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
         """What was written, as an ``OpenTransaction``. Nothing for a partition without rows."""
-        rows = (batch for batch in batches if batch.num_rows)
-        first = next(rows, None)
-        if first is None:
+        rows = first_rows(batches)
+        if rows is None:
             return ""
+        first = next(rows)
         slot = Slot(self.slot, place.partition)
         transactional_id = self.owned.names.transactional_id(self.generation, slot)
         path = (
@@ -57,7 +58,7 @@ class PartitionWriter:
                 copy = None if path is None else stack.enter_context(_copy(path, first.schema))
                 writer = stack.enter_context(_writer(self.owned, transactional_id))
                 writer.begin()
-                for batch in _chain(first, rows):
+                for batch in chain([first], rows):
                     writer.write(batch)
                     if copy is not None:
                         copy.write_batch(batch)
@@ -165,11 +166,6 @@ def _mark(writer: TransactionWriter, owned: Owned, transactional_id: str, token:
 
 def _copy(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
     return parquet.ParquetWriter(path, schema, compression="lz4", use_dictionary=False, write_statistics=False)
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _written_ms(path: Path) -> int:

@@ -13,10 +13,11 @@ import pymysql
 from headgate.connect.mariadb.problems import UNKNOWN_XID, code, is_worth_another_try
 from headgate.connect.mariadb.session import Session
 from headgate.connect.mariadb.table import COMMITS
-from headgate.connect.mariadb.xid import Owner, Xid
+from headgate.connect.mariadb.xid import FORMAT, Xid
 from headgate.errors import ExternalError
 from headgate.retry import Retry, RetryPolicy
 from headgate.sink.api import WriteId
+from headgate.sink.owner import Owner
 
 LET_GO = RetryPolicy(first_s=0.05, longest_s=0.2, seconds=30.0)
 """How long a connection that was closed may still have its transaction."""
@@ -28,9 +29,10 @@ def prepared(session: Session, owner: Owner) -> dict[Xid, WriteId]:
     """The owner's transactions that are prepared."""
     found = {}
     for form, gtrid_length, bqual_length, data in _listed(session):
-        gtrid, bqual = data[:gtrid_length], data[gtrid_length : gtrid_length + bqual_length]
-        if (write_id := owner.write_id(form, gtrid, bqual)) is not None:
-            found[Xid(gtrid.decode(), bqual.decode())] = write_id
+        parts = data[:gtrid_length], data[gtrid_length : gtrid_length + bqual_length]
+        xid = Xid(*(part.decode("ascii", errors="replace") for part in parts))
+        if form == FORMAT and (write_id := owner.whose(xid.name)) is not None and xid == Xid.of(xid.name):
+            found[xid] = write_id
     return found
 
 

@@ -6,11 +6,9 @@ and closes its connection. From then on any process ends it by its name.
 
 # ruff: noqa: S608 - values go as parameters; names are our own, or quoted
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,32 +20,27 @@ from headgate.connect.mariadb.loading import load
 from headgate.connect.mariadb.problems import speaking
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected
 from headgate.connect.mariadb.table import APPLIED, COMMITS, Table, check_durable, check_rights, find, make_notes
-from headgate.connect.mariadb.xid import Owner, Xid
-from headgate.core.ids import CheckpointId, Generation
-from headgate.errors import BadStorage, InvalidOption
-from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
-from headgate.sink.partitions import Place, write_partitions
+from headgate.connect.mariadb.xid import Xid
+from headgate.errors import InvalidOption
+from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.owner import Owner
+from headgate.sink.partitions import Place, first_rows, write_partitions
+from headgate.sink.prepared import PreparedSink
+from headgate.sink.transaction_committable import TransactionCommittable
 
 OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
 
 
-class XASink(TwoPhaseSink):
+class XASink(PreparedSink[Session, Xid]):
     """What ``mariadb.sink(mode="xa")`` makes."""
 
-    _owner: Owner | None = None
+    committable = XACommittable
     _table: Table | None = None
-    _mark_owner = ""
 
     def __init__(self, address: Address, table: str) -> None:
         """All checked by ``build``."""
         self._address = address
         self._name = table
-        self._written: dict[WriteId, tuple[Xid, ...]] = {}
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Every row once."""
-        return Guarantee.EXACTLY_ONCE
 
     def describe(self) -> str:
         """Table and server."""
@@ -64,97 +57,58 @@ class XASink(TwoPhaseSink):
             check_rights(session, table, replace=False)
             make_notes(session, who, APPLIED)
             make_notes(session, who, COMMITS)
-            self._owner = Owner.of(context)
-            branches.prepared(session, self._owner)  # on some servers a right of its own
         self._table = table
-        self._mark_owner = f"{context.job}/{context.sink}/{context.incarnation}"
+        super().open(context)  # what is prepared can be seen with a right of its own on some servers
 
-    def begin_transaction(self, write_id: WriteId) -> None:
-        """Roll back what an attempt of the same name left, if there was one."""
-        self._written.pop(write_id, None)
-        with self._speaking(f"cannot begin batch {write_id.batch}"), connected(self._address) as session:
-            self._clear(session, lambda found: found == write_id)
+    @contextmanager
+    def connected(self, what: str) -> Iterator[Session]:
+        """A session that is closed at the end."""
+        with speaking(what, self._address), connected(self._address) as session:
+            yield session
 
-    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
+    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[Xid]:
         """Have executors load each partition into a transaction of its own, and prepare it."""
         assert self._table is not None, "open comes first"
         self._table.check_rows(f"sink {write_id.sink}", dataframe, ())
-        if write_id in self._written:
-            self.begin_transaction(write_id)
-        answers = write_partitions(dataframe, _Prepare(self._address, self._name, self._us, write_id))
-        self._written[write_id] = tuple(Xid(*json.loads(answer)) for answer in answers if answer)
+        names = write_partitions(dataframe, _Prepare(self._address, self._name, self.owner, write_id))
+        return [Xid.of(name) for name in names if name]
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
-        """Name the transactions of these attempts. They are prepared already."""
-        for write_id in write_ids:
-            if write_id not in self._written:
-                raise BadStorage(
-                    f"sink {self._us.sink}: nobody knows what batch {write_id.batch} wrote: "
-                    "restart the job from its last checkpoint"
-                )
-        parts = tuple((write_id, self._written[write_id]) for write_id in write_ids)
-        return XACommittable(self._us.job, self._us.sink, generation, checkpoint, parts).to_text()
+    def prepared(self, session: Session) -> Mapping[Xid, WriteId]:
+        """Those of the server."""
+        return branches.prepared(session, self.owner)
 
-    def commit(self, committable: str) -> None:
-        """Commit every transaction that is named, then note that all are, in place of their own notes."""
-        pre_committed = XACommittable.from_text(committable)
-        mark = (int(pre_committed.generation), int(pre_committed.checkpoint))
-        with (
-            self._speaking(f"cannot commit checkpoint {pre_committed.checkpoint}"),
-            connected(self._address) as session,
-        ):
-            if not self._is_done(session, mark):
-                for xid in pre_committed.xids():
-                    if not branches.commit(session, self._us, xid) and not self._was_committed(session, xid, mark):
-                        raise BadStorage(
-                            f"sink {pre_committed.sink}: {self._address} has lost the prepared transaction {xid} of "
-                            f"checkpoint {pre_committed.checkpoint}: somebody rolled it back; "
-                            "restore the server from a copy"
-                        )
-                # A task that was taken for dead may have left another transaction for its partition.
-                mine = {write_id for write_id, _ in pre_committed.parts}
-                self._clear(session, lambda found: found in mine)
-                if applied.lock(session, self._mark_owner) < mark:
-                    applied.note(session, self._mark_owner, mark)
-                for xid in pre_committed.xids():
-                    session.ask(f"DELETE FROM {COMMITS} WHERE owner = %s AND part = %s", (xid.gtrid, xid.bqual))
-                session.commit()
-        for write_id, _ in pre_committed.parts:
-            self._written.pop(write_id, None)
+    def commit_prepared(self, session: Session, transaction: Xid) -> bool:
+        """``XA COMMIT``."""
+        return branches.commit(session, self.owner, transaction)
 
-    def abort(self, scope: AbortScope) -> None:
-        """Roll back the transactions that are covered."""
-        with self._speaking("cannot throw away what is abandoned"), connected(self._address) as session:
-            self._clear(session, scope.covers)
-        for write_id in list(self._written):
-            if scope.covers(write_id):
-                self._written.pop(write_id, None)
+    def roll_back(self, session: Session, transaction: Xid) -> None:
+        """``XA ROLLBACK``."""
+        branches.rollback(session, self.owner, transaction)
 
-    def _clear(self, session: Session, covered: Callable[[WriteId], bool]) -> None:
-        for xid, write_id in branches.prepared(session, self._us).items():
-            if covered(write_id):
-                branches.rollback(session, self._us, xid)
+    def committed(
+        self, session: Session, pre_committed: TransactionCommittable[Xid], gone: Collection[Xid]
+    ) -> Collection[Xid]:
+        """Those whose note is there, or all if the checkpoint's is."""
+        # In this order: who has carried the commit through removes the notes and sets the mark in one transaction.
+        noted = [xid for xid in gone if branches.is_committed(session, xid)]
+        done = applied.applied(session, self._mark_owner)
+        return gone if done is not None and done >= _mark(pre_committed) else noted
 
-    def _is_done(self, session: Session, mark: applied.Mark) -> bool:
-        """Whether this commit, and so each before it, was carried through to its end."""
-        noted = applied.applied(session, self._mark_owner)
-        return noted is not None and noted >= mark
-
-    def _was_committed(self, session: Session, xid: Xid, mark: applied.Mark) -> bool:
-        # In this order: who has carried the commit through removes the note and sets the mark in one transaction.
-        return branches.is_committed(session, xid) or self._is_done(session, mark)
-
-    def _speaking(self, what: str) -> AbstractContextManager[None]:
-        return speaking(f"sink {self._us.sink}: {what}", self._address)
+    def settle(self, session: Session, pre_committed: TransactionCommittable[Xid]) -> None:
+        """Note that all are committed, in place of their own notes."""
+        if applied.lock(session, self._mark_owner) < _mark(pre_committed):
+            applied.note(session, self._mark_owner, _mark(pre_committed))
+        for xid in pre_committed.transactions:
+            session.ask(f"DELETE FROM {COMMITS} WHERE owner = %s AND part = %s", (xid.gtrid, xid.bqual))
+        session.commit()
 
     @property
-    def _us(self) -> Owner:
-        assert self._owner is not None, "open comes first"
-        return self._owner
+    def _mark_owner(self) -> str:
+        return f"{self.context.job}/{self.context.sink}/{self.context.incarnation}"
 
     def __getstate__(self) -> dict[str, object]:
-        """What the sink was built with; another process opens it anew."""
-        return {"_address": self._address, "_name": self._name, "_written": {}}
+        """Without what was found at ``open``."""
+        return {**super().__getstate__(), "_table": None}
 
 
 @dataclass(frozen=True)
@@ -168,19 +122,23 @@ class _Prepare:
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
         """Load and prepare; the transaction's name. Without rows there is no transaction, and no name."""
-        rows = (batch for batch in batches if batch.num_rows)
-        first = next(rows, None)
-        if first is None:
+        rows = first_rows(batches)
+        if rows is None:
             return ""
-        xid = self.owner.xid(self.write_id, place.partition, place.task_attempt)
+        name = self.owner.name(self.write_id, place)
+        xid = Xid.of(name)
         what = f"sink {self.owner.sink}: cannot write batch {self.write_id.batch} to table {self.table}"
         with speaking(what, self.address), connected(self.address) as session:
             session.ask(f"XA START {xid}")
-            load(session, self.table, chain([first], rows))
+            load(session, self.table, rows)
             branches.note(session, xid)
             session.ask(f"XA END {xid}")
             session.ask(f"XA PREPARE {xid}")
-        return json.dumps([xid.gtrid, xid.bqual])
+        return name
+
+
+def _mark(pre_committed: TransactionCommittable[Xid]) -> applied.Mark:
+    return int(pre_committed.whose.generation), int(pre_committed.whose.checkpoint)
 
 
 def _check_version(session: Session, who: str) -> None:

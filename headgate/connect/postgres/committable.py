@@ -1,56 +1,42 @@
-"""What a PostgreSQL sink pre-commits for one checkpoint, and its form as text.
+"""What a PostgreSQL sink pre-commits for one checkpoint: see ``headgate.sink.transaction_committable``.
 
-One rule: a committable names every prepared transaction, down to the attempt of the task. One that a forgotten task
-prepares later has another name, and is never committed.
+One rule: a transaction is the two numbers by which its name differs from those of the same attempt.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.connect.postgres.names import Owner, Part
-from headgate.core.ids import Batch, CheckpointId, Generation, Run
+from headgate.connect.postgres.names import Part
 from headgate.sink.api import WriteId
-from headgate.sink.form import Whose, from_text, number, text, to_text
+from headgate.sink.form import number, text
+from headgate.sink.partitions import Place
+from headgate.sink.transaction_committable import TransactionCommittable
 
 
 @dataclass(frozen=True)
-class PostgresCommittable:
+class PostgresCommittable(TransactionCommittable[Part]):
     """All that one commit shows."""
 
-    owner: Owner
-    generation: Generation
-    checkpoint: CheckpointId
     schema: str
     """Where the markers of its transactions are."""
-    parts: tuple[Part, ...]
 
-    @property
-    def gids(self) -> list[str]:
-        """The prepared transactions."""
-        return [self.owner.gid(part) for part in self.parts]
+    @classmethod
+    def transaction(cls, write_id: WriteId, fields: Any) -> Part:
+        """Partition, and attempt of the task."""
+        partition, task_attempt = map(number, fields)
+        return Part(write_id, Place(partition, task_attempt))
 
-    @property
-    def write_ids(self) -> set[WriteId]:
-        """Whose they are."""
-        return {self.owner.write_id(part) for part in self.parts}
+    @classmethod
+    def fields(cls, transaction: Part) -> list[int]:
+        """As plain data."""
+        return [transaction.place.partition, transaction.place.task_attempt]
 
-    def to_text(self) -> str:
-        """The text that goes into the checkpoint."""
-        parts = [[part.batch, part.run, part.partition, part.task_attempt] for part in self.parts]
-        whose = Whose(self.owner.job, self.owner.sink, self.generation, self.checkpoint)
-        return to_text(whose, {"incarnation": self.owner.incarnation, "schema": self.schema, "parts": parts})
+    def facts(self) -> Mapping[str, Any]:
+        """Where the markers are."""
+        return {"schema": self.schema}
 
-    @staticmethod
-    def from_text(committable: str) -> "PostgresCommittable":
-        """Read what ``to_text`` wrote. Anything else is refused."""
-
-        def read(whose: Whose, fields: Any) -> PostgresCommittable:
-            owner = Owner(whose.job, whose.sink, text(fields["incarnation"]))
-            parts = tuple(_part(whose.generation, *part) for part in fields["parts"])
-            return PostgresCommittable(owner, whose.generation, whose.checkpoint, text(fields["schema"]), parts)
-
-        return from_text(committable, read)
-
-
-def _part(generation: Generation, batch: Any, run: Any, partition: Any, task_attempt: Any) -> Part:
-    return Part(generation, Batch(number(batch)), Run(number(run)), number(partition), number(task_attempt))
+    @classmethod
+    def facts_in(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same, read again."""
+        return {"schema": text(fields["schema"])}

@@ -5,27 +5,35 @@ made by types, so it is the same for all batches.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import chain
 
 import pyarrow as pa
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import Connection, Server, translated
 from headgate.connect.postgres.fields import Encode, encoder
+from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.stream import HEADER, TRAILER, Field, as_bytes, lay_out
-from headgate.connect.postgres.table import Column
+from headgate.connect.postgres.table import Column, Table
 from headgate.connect.postgres.text import text_rows
 from headgate.errors import UserError
+from headgate.sink.api import WriteId
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Larger batches are laid out in pieces of about this size."""
 
 
-def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """The batches that have rows. None if none has: then nothing needs to be opened for them."""
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    return None if first is None else chain([first], filled)
+@contextmanager
+def writing(
+    server: Server, table: Table, owner: PostgresOwner, write_id: WriteId, wait_ms: int
+) -> Iterator[Connection]:
+    """A session that writes for an attempt, under its name."""
+    what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {table.describe()}"
+    # Rows of Spark may be long in coming, and no limit that a user has elsewhere is meant for that.
+    limits = {"lock_timeout": wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
+    with translated(what), closing(server.connect(owner.session_of(write_id), **limits)) as connection:
+        yield connection
 
 
 def copy_rows(

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from headgate.connect.postgres.client import Connection
 from headgate.connect.postgres.making import OwnTable
-from headgate.connect.postgres.names import Owner
+from headgate.connect.postgres.names import PostgresOwner
 from headgate.core import fencing
 from headgate.core.fencing import Order
 from headgate.core.ids import Batch, Generation, Run
@@ -28,7 +28,7 @@ TABLE = OwnTable(
 )
 
 
-def raise_to(connection: Connection, schema: str, owner: Owner, order: Order) -> None:
+def raise_to(connection: Connection, schema: str, owner: PostgresOwner, order: Order) -> None:
     """Let nothing older than ``order`` be written from here on. ``FencedOff`` if something newer was.
 
     One statement outside of any transaction: a process that is frozen holds no lock.
@@ -39,24 +39,24 @@ def raise_to(connection: Connection, schema: str, owner: Owner, order: Order) ->
         "raised = EXCLUDED.raised "
         "WHERE (leader.generation, leader.batch, leader.run) <= (EXCLUDED.generation, EXCLUDED.batch, EXCLUDED.run)"
     )
-    if not connection.execute(query.format(TABLE.identifier(schema)), [owner.name, *order]).rowcount:
+    if not connection.execute(query.format(TABLE.identifier(schema)), [owner.label, *order]).rowcount:
         raise FencedOff(_why(owner, known(connection, schema, owner), order))
 
 
-def known(connection: Connection, schema: str, owner: Owner) -> Order:
+def known(connection: Connection, schema: str, owner: PostgresOwner) -> Order:
     """To which attempt the row is raised."""
     query = sql.SQL("SELECT generation, batch, run FROM {} WHERE owner = %s").format(TABLE.identifier(schema))
-    row = connection.execute(query, [owner.name]).fetchone() or (0, -1, 0)
+    row = connection.execute(query, [owner.label]).fetchone() or (0, -1, 0)
     return Generation(row[0]), Batch(row[1]), Run(row[2])
 
 
-def still_leading(schema: str, owner: Owner, order: Order) -> sql.Composed:
+def still_leading(schema: str, owner: PostgresOwner, order: Order) -> sql.Composed:
     """A query that has a row as long as an attempt leads, and keeps it so until the end of the transaction."""
     query = sql.SQL("SELECT owner FROM {} WHERE owner = {} AND generation = {} AND batch = {} AND run = {} FOR SHARE")
-    return query.format(TABLE.identifier(schema), owner.name, *order)
+    return query.format(TABLE.identifier(schema), owner.label, *order)
 
 
-def refused(connection: Connection, schema: str, owner: Owner, order: Order) -> HeadgateError:
+def refused(connection: Connection, schema: str, owner: PostgresOwner, order: Order) -> HeadgateError:
     """The error of an attempt that does not lead."""
     leader = known(connection, schema, owner)
     if fencing.may_lead(leader, order):
@@ -67,7 +67,7 @@ def refused(connection: Connection, schema: str, owner: Owner, order: Order) -> 
     return FencedOff(_why(owner, leader, order))
 
 
-def _why(owner: Owner, leader: Order, order: Order) -> str:
+def _why(owner: PostgresOwner, leader: Order, order: Order) -> str:
     return (
         f"sink {owner.sink}: batch {order[1]} of generation {order[0]} is fenced off, nothing of it was written: "
         f"generation {leader[0]} has written batch {leader[1]} since: let the process that leads now go on"

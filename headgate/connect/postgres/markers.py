@@ -16,7 +16,7 @@ from psycopg import sql
 
 from headgate.connect.postgres.client import Connection
 from headgate.connect.postgres.making import OwnTable
-from headgate.connect.postgres.names import Owner
+from headgate.connect.postgres.names import PostgresOwner
 from headgate.core.ids import CheckpointId
 
 TABLE = OwnTable(
@@ -39,28 +39,30 @@ def ensure(connection: Connection, schema: str, *, who: str) -> None:
     TABLE.ensure(connection, schema, who=who)
 
 
-def mark(connection: Connection, schema: str, owner: Owner, gid: str) -> None:
+def mark(connection: Connection, schema: str, owner: PostgresOwner, gid: str) -> None:
     """Note a transaction, inside of it."""
     connection.execute(
-        sql.SQL("INSERT INTO {} (owner, gid) VALUES (%s, %s)").format(markers(schema)), [owner.name, gid]
+        sql.SQL("INSERT INTO {} (owner, gid) VALUES (%s, %s)").format(markers(schema)), [owner.label, gid]
     )
 
 
 def committed(
-    connection: Connection, schema: str, owner: Owner, checkpoint: CheckpointId, gids: Collection[str]
+    connection: Connection, schema: str, owner: PostgresOwner, checkpoint: CheckpointId, gids: Collection[str]
 ) -> set[str]:
     """Which of these transactions of a checkpoint are committed. They must be known not to be prepared any more."""
     if not gids:
         return set()
     # One query, so that what another process moves from the one to the other is seen once.
     query = sql.SQL("SELECT gid, checkpoint FROM {} WHERE owner = %s AND (gid = '' OR gid = ANY(%s))")
-    found = connection.execute(query.format(markers(schema)), [owner.name, list(gids)]).fetchall()
+    found = connection.execute(query.format(markers(schema)), [owner.label, list(gids)]).fetchall()
     if any(gid == "" and through >= checkpoint for gid, through in found):
         return set(gids)
     return {gid for gid, _ in found if gid}
 
 
-def settle(connection: Connection, schema: str, owner: Owner, checkpoint: CheckpointId, gids: Sequence[str]) -> None:
+def settle(
+    connection: Connection, schema: str, owner: PostgresOwner, checkpoint: CheckpointId, gids: Sequence[str]
+) -> None:
     """Note that all transactions of a checkpoint are committed, and forget them one by one.
 
     One statement outside of any transaction: a process that is frozen holds no lock.
@@ -71,5 +73,5 @@ def settle(connection: Connection, schema: str, owner: Owner, checkpoint: Checkp
             "INSERT INTO {0} AS known (owner, gid, checkpoint) VALUES (%s, '', %s) ON CONFLICT (owner, gid) "
             "DO UPDATE SET checkpoint = greatest(known.checkpoint, EXCLUDED.checkpoint)"
         ).format(markers(schema)),
-        [owner.name, list(gids), owner.name, checkpoint],
+        [owner.label, list(gids), owner.label, checkpoint],
     )

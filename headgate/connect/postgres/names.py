@@ -7,11 +7,11 @@ run, partition, task attempt). So whatever is found on a server either parses in
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Self
 from urllib.parse import quote
 
-from headgate.core.ids import Batch, Generation, Run, SinkId
-from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.api import WriteId
+from headgate.sink.owner import Owner
+from headgate.sink.partitions import Place
 
 PREFIX = "headgate"
 NAME_MAX = 36
@@ -27,72 +27,64 @@ _SESSION = re.compile(r":g(\d+):b(\d+):r(\d+)")
 class Part:
     """What one attempt of Spark at one partition writes for one attempt at a batch: one prepared transaction."""
 
-    generation: Generation
-    batch: Batch
-    run: Run
-    partition: int
-    task_attempt: int
+    write_id: WriteId
+    place: Place
 
 
 @dataclass(frozen=True)
-class Owner:
-    """Whose names they are: one sink of one job, in one incarnation of its storage."""
-
-    job: str
-    sink: SinkId
-    incarnation: str
-
-    @classmethod
-    def of(cls, context: SinkContext) -> Self:
-        """The one that a sink is opened for."""
-        return cls(context.job, context.sink, context.incarnation)
+class PostgresOwner(Owner):
+    """Whose names they are. Here they can be read by people, and are below 200 bytes all the same."""
 
     @property
     def any_incarnation(self) -> str:
         """What the names of every incarnation of this sink begin with."""
-        return f"{PREFIX}:{escaped(self.job)}:{escaped(self.sink)}:"
+        return f"{PREFIX}:{shortened(self.job)}:{shortened(self.sink)}:"
 
     @property
-    def name(self) -> str:
+    def label(self) -> str:
         """What all names of this incarnation begin with; a colon follows."""
-        return self.any_incarnation + escaped(self.incarnation)
+        return self.any_incarnation + shortened(self.incarnation)
 
-    def gid(self, part: Part) -> str:
+    def name(self, write_id: WriteId, place: Place) -> str:
         """The identifier of a prepared transaction."""
-        return f"{self.name}:g{part.generation}:b{part.batch}:r{part.run}:p{part.partition}:a{part.task_attempt}"
+        return f"{self.label}{_attempt(write_id)}:p{place.partition}:a{place.task_attempt}"
 
     def part(self, gid: str) -> Part | None:
         """The one that has this identifier. None if it is not this owner's."""
-        if not gid.startswith(self.name) or (found := _TAIL.fullmatch(gid, len(self.name))) is None:
+        if not gid.startswith(self.label) or (found := _TAIL.fullmatch(gid, len(self.label))) is None:
             return None
-        generation, batch, run, partition, task_attempt = (int(number) for number in found.groups())
-        return Part(Generation(generation), Batch(batch), Run(run), partition, task_attempt)
+        *order, partition, task_attempt = map(int, found.groups())
+        return Part(self.write_id(*order), Place(partition, task_attempt))
 
-    def write_id(self, part: Part) -> WriteId:
-        """The attempt at a batch that a part belongs to."""
-        return WriteId(self.job, self.sink, part.generation, part.batch, part.run)
+    def whose(self, name: str) -> WriteId | None:
+        """The attempt at a batch that a prepared transaction belongs to. None if it is not this owner's."""
+        part = self.part(name)
+        return None if part is None else part.write_id
 
     @property
     def session(self) -> str:
         """What the names of all sessions of this incarnation begin with. They have room for less, so it is a digest."""
-        return f"{PREFIX}:{_digest(self.name)}"
+        return f"{PREFIX}:{_digest(self.label)}"
 
     def session_of(self, write_id: WriteId) -> str:
         """The name (``application_name``) of the sessions that write for an attempt."""
-        return f"{self.session}:g{write_id.generation}:b{write_id.batch}:r{write_id.run}"
+        return f"{self.session}{_attempt(write_id)}"
 
     def write_id_of(self, session: str) -> WriteId | None:
         """The attempt that a session writes for. None if it is not this owner's, or does not write."""
         if not session.startswith(self.session) or (found := _SESSION.fullmatch(session, len(self.session))) is None:
             return None
-        generation, batch, run = (int(number) for number in found.groups())
-        return WriteId(self.job, self.sink, Generation(generation), Batch(batch), Run(run))
+        return self.write_id(*map(int, found.groups()))
 
 
-def escaped(name: str) -> str:
+def shortened(name: str) -> str:
     """A name without colons or quotes. A long one is cut, and ends in a digest of the whole."""
     text = quote(name, safe="").replace("~", "%7E")
     return text if len(text) <= NAME_MAX else f"{text[:_HEAD]}~{_digest(name)}"
+
+
+def _attempt(write_id: WriteId) -> str:
+    return f":g{write_id.generation}:b{write_id.batch}:r{write_id.run}"
 
 
 def _digest(text: str) -> str:

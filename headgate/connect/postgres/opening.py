@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 from headgate.connect.plain import warn_if_plain
 from headgate.connect.postgres.client import Connection, Server, translated
-from headgate.connect.postgres.names import Owner
+from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.table import Table
 from headgate.errors import InvalidOption
 
@@ -20,7 +20,7 @@ OLDEST = 120_000
 
 
 @contextmanager
-def opened(server: Server, owner: Owner, who: str) -> Iterator[Connection]:
+def opened(server: Server, owner: PostgresOwner, who: str) -> Iterator[Connection]:
     """A session for the questions."""
     with (
         translated(f"{who}: cannot be opened"),

@@ -3,13 +3,13 @@
 One rule: only what parses as this owner's own name is ever touched.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime
 
 from psycopg import errors, sql
 
 from headgate.connect.postgres.client import Connection
-from headgate.connect.postgres.names import PREFIX, Owner, Part
+from headgate.connect.postgres.names import PREFIX, Part, PostgresOwner
 from headgate.errors import ExternalError
 from headgate.retry import Retry, RetryPolicy
 from headgate.sink.api import WriteId
@@ -33,24 +33,19 @@ WHERE datname = current_database() AND usename = current_user AND {} AND pid <> 
 """
 
 
-def found(connection: Connection, owner: Owner) -> dict[str, Part]:
+def found(connection: Connection, owner: PostgresOwner) -> list[Part]:
     """All prepared transactions of this owner."""
-    rows = connection.execute(f"{_PREPARED} AND starts_with(gid, %s)", [f"{owner.name}:"]).fetchall()
-    return {gid: part for (gid,) in rows if (part := owner.part(gid)) is not None}
+    rows = connection.execute(f"{_PREPARED} AND starts_with(gid, %s)", [f"{owner.label}:"]).fetchall()
+    return [part for (gid,) in rows if (part := owner.part(gid)) is not None]
 
 
-def still_prepared(connection: Connection, gids: Collection[str]) -> set[str]:
-    """Which of these are there."""
-    return {gid for (gid,) in connection.execute(f"{_PREPARED} AND gid = ANY(%s)", [list(gids)])}
-
-
-def other_incarnations(connection: Connection, owner: Owner) -> list[tuple[str, datetime]]:
+def other_incarnations(connection: Connection, owner: PostgresOwner) -> list[tuple[str, datetime]]:
     """The prepared transactions that other incarnations of this sink left, the oldest first, with their times."""
     query = (
         "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database() "
         "AND starts_with(gid, %s) AND NOT starts_with(gid, %s) ORDER BY prepared"
     )
-    return connection.execute(query, [owner.any_incarnation, f"{owner.name}:"]).fetchall()
+    return connection.execute(query, [owner.any_incarnation, f"{owner.label}:"]).fetchall()
 
 
 def free(connection: Connection) -> int:
@@ -85,14 +80,12 @@ def commit_prepared(connection: Connection, gid: str, wait_seconds: float) -> bo
     return _finish(connection, "COMMIT PREPARED {}", gid, wait_seconds)
 
 
-def roll_back(connection: Connection, owner: Owner, covered: Callable[[Part], bool], wait_seconds: float) -> None:
-    """Roll back every prepared transaction of this owner that is covered."""
-    for gid, part in found(connection, owner).items():
-        if covered(part):
-            _finish(connection, "ROLLBACK PREPARED {}", gid, wait_seconds)
+def roll_back_prepared(connection: Connection, gid: str, wait_seconds: float) -> bool:
+    """Roll back one. Whether it was there."""
+    return _finish(connection, "ROLLBACK PREPARED {}", gid, wait_seconds)
 
 
-def end_sessions(connection: Connection, owner: Owner, covered: Callable[[WriteId], bool]) -> None:
+def end_sessions(connection: Connection, owner: PostgresOwner, covered: Callable[[WriteId], bool]) -> None:
     """End the sessions that still write for an attempt that is covered, so that they prepare nothing any more."""
     named = _SESSIONS.format("", "starts_with(application_name, %s)")
     ended = _SESSIONS.format(", pg_terminate_backend(pid)", "application_name = ANY(%s)")

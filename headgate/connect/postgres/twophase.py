@@ -16,9 +16,9 @@ later all the same, its transaction has a name that no committable lists, and go
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -26,14 +26,14 @@ from headgate.connect.postgres import markers, prepared
 from headgate.connect.postgres.client import Connection, Server, Sessions, translated
 from headgate.connect.postgres.columns import in_partitions, matched
 from headgate.connect.postgres.committable import PostgresCommittable
-from headgate.connect.postgres.names import Owner, Part
+from headgate.connect.postgres.names import Part, PostgresOwner
 from headgate.connect.postgres.opening import check_columns, check_server, opened
 from headgate.connect.postgres.table import Table, read_table
-from headgate.connect.postgres.writer import Preparing, written
-from headgate.core.ids import CheckpointId, Generation
-from headgate.errors import BadStorage, ExternalError
-from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
-from headgate.sink.partitions import write_partitions
+from headgate.connect.postgres.writer import Preparing
+from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.partitions import side_by_side, write_partitions
+from headgate.sink.prepared import PreparedSink
+from headgate.sink.transaction_committable import TransactionCommittable
 
 COMMITS_AT_ONCE = 8
 """Sessions that commit side by side. Each commit is one wait for the server's disk, and those can be shared."""
@@ -43,8 +43,10 @@ FEW = 4
 logger = logging.getLogger("headgate")
 
 
-class PostgresSink(TwoPhaseSink):
+class PostgresSink(PreparedSink[Connection, Part]):
     """What ``sink`` makes."""
+
+    committable = PostgresCommittable
 
     def __init__(
         self, server: Server, table: str, columns: Mapping[str, str] | None, parallelism: int | None, wait_ms: int
@@ -55,18 +57,15 @@ class PostgresSink(TwoPhaseSink):
         self._columns = columns
         self._parallelism = parallelism
         self._wait_ms = wait_ms
-        self._owner: Owner | None = None
         self._sessions: Sessions | None = None
         self._table: Table | None = None
-        self._begun: WriteId | None = None
-        self._written: dict[WriteId, tuple[Part, ...]] = {}
         self._needs = parallelism or 1
         """How many transactions a batch is expected to prepare."""
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Every row once."""
-        return Guarantee.EXACTLY_ONCE
+    def owner(self) -> PostgresOwner:
+        """Whose the transactions and sessions are."""
+        return PostgresOwner.of(self.context)
 
     def describe(self) -> str:
         """Table and database."""
@@ -75,150 +74,109 @@ class PostgresSink(TwoPhaseSink):
     def open(self, context: SinkContext) -> None:
         """See that the server prepares transactions and the table takes rows, and make the table of markers."""
         who = f"sink {context.sink}"
-        owner = Owner.of(context)
+        owner = PostgresOwner.of(context)
         with opened(self._server, owner, who) as connection:
             check_server(connection, parallelism=self._parallelism, who=who)
             table = read_table(connection, self._name, who=who, rights=("INSERT",))
             check_columns(table, self._columns, who=who)
             markers.ensure(connection, table.schema, who=who)
             self._tell_of_other_incarnations(connection, owner, who)
-        self._owner = owner
         self._table = table
         self._sessions = Sessions(self._server, f"{owner.session}:driver")
+        super().open(context)
+
+    @contextmanager
+    def connected(self, what: str) -> Iterator[Connection]:
+        """A session of this process, used again."""
+        assert self._sessions is not None, "open comes first"
+        with translated(what), self._sessions.borrow() as connection:
+            yield connection
 
     def has_room(self, write_id: WriteId) -> bool:
         """Whether the server has room for as many transactions as a batch needs, or nothing of ours would free any."""
-        owner = self._whose
 
-        def ours(part: Part) -> bool:
-            return part.generation == write_id.generation and part.batch < write_id.batch
+        def ours(other: WriteId) -> bool:
+            return other.generation == write_id.generation and other.batch < write_id.batch
 
-        with self._session(f"sink {write_id.sink}: cannot look for room for batch {write_id.batch}") as session:
-            if prepared.free(session) >= self._needs:
-                return True
-            return not any(ours(part) for part in prepared.found(session, owner).values())
+        with self.connected(f"sink {write_id.sink}: cannot look for room for batch {write_id.batch}") as session:
+            return prepared.free(session) >= self._needs or not any(map(ours, self.prepared(session).values()))
 
-    def begin_transaction(self, write_id: WriteId) -> None:
-        """Roll back what this attempt, and earlier runs at the same batch, left."""
-        who = f"sink {write_id.sink}"
-        with self._session(f"{who}: cannot begin batch {write_id.batch}") as connection:
+    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[Part]:
+        """Have executors prepare a transaction for each partition that has rows."""
+        who, owner = f"sink {write_id.sink}", self.owner
+        with self.connected(f"{who}: cannot look at table {self._name}") as connection:
             self._table = read_table(connection, self._name, who=who, rights=("INSERT",))
-
-            def dead(other: WriteId) -> bool:
-                same = (other.generation, other.batch) == (write_id.generation, write_id.batch)
-                return same and other.run <= write_id.run
-
-            self._throw_away(connection, dead)
-        self._begun = write_id
-
-    def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
-        """Have executors prepare a transaction for each partition that has rows; then see that all are there."""
-        if self._begun != write_id:
-            self.begin_transaction(write_id)
-        self._begun = None
-        assert self._table is not None, "open comes first"
-        owner = self._whose
-        rows, columns = matched(dataframe, self._table, self._columns, who=f"sink {write_id.sink}")
+        rows, columns = matched(dataframe, self._table, self._columns, who=who)
         writer = Preparing(self._server, self._table, columns, owner, write_id, self._wait_ms)
         try:
-            parts = written(owner, write_partitions(in_partitions(rows, self._parallelism), writer))
+            gids = write_partitions(in_partitions(rows, self._parallelism), writer)
         except prepared.NoRoom:
             self._needs *= 2  # The replay waits for more.
             raise
+        parts = [part for gid in gids if (part := owner.part(gid)) is not None]
         self._needs = max(self._parallelism or 1, len(parts))
-        gids = {owner.gid(part) for part in parts}
-        with self._session(f"sink {write_id.sink}: cannot look for batch {write_id.batch}") as connection:
-            there = {gid for gid, part in prepared.found(connection, owner).items() if owner.write_id(part) == write_id}
-            if gids - there:
-                raise ExternalError(
-                    f"sink {write_id.sink}: of what was prepared for batch {write_id.batch}, {len(gids - there)} "
-                    "transactions are gone again: leave spark.speculation off, and roll back nothing by hand"
-                )
-            if there - gids:  # Spark ran a partition again, though the first attempt had come to its end.
-                self._roll_back(connection, owner, lambda part: owner.gid(part) in there - gids)
-        self._written[write_id] = parts
+        return parts
 
-    def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
-        """List the transactions, and see that they are prepared."""
-        owner = self._whose
+    def facts(self) -> Mapping[str, Any]:
+        """Where the markers are."""
         assert self._table is not None, "open comes first"
-        parts: list[Part] = []
-        for write_id in write_ids:
-            if write_id not in self._written:
-                raise BadStorage(
-                    f"sink {owner.sink}: nothing is known of batch {write_id.batch} of run {write_id.run}: "
-                    "restart the job from its last checkpoint"
-                )
-            parts += self._written[write_id]
-        pre_committed = PostgresCommittable(owner, generation, checkpoint, self._table.schema, tuple(parts))
-        if parts:
-            with self._session(f"sink {owner.sink}: cannot pre-commit checkpoint {checkpoint}") as connection:
-                there = prepared.still_prepared(connection, pre_committed.gids)
-            if lost := [gid for gid in pre_committed.gids if gid not in there]:
-                raise BadStorage(
-                    f"sink {owner.sink}: prepared transaction {lost[0]} is gone from the server, with {len(lost) - 1} "
-                    "others: somebody rolled it back; restart the job from its last checkpoint"
-                )
-        return pre_committed.to_text()
+        return {"schema": self._table.schema}
 
-    def commit(self, committable: str) -> None:
-        """Commit every transaction, unless it is committed already; raise if one is neither prepared nor committed."""
-        pre_committed = PostgresCommittable.from_text(committable)
-        if pre_committed.parts:
-            with self._session(
-                f"sink {pre_committed.owner.sink}: cannot commit checkpoint {pre_committed.checkpoint}"
-            ) as connection:
-                there = prepared.still_prepared(connection, pre_committed.gids)
-                _see_committed(connection, pre_committed, set(pre_committed.gids) - there)
-                _see_committed(connection, pre_committed, self._commit_all(connection, sorted(there)))
-                markers.settle(
-                    connection, pre_committed.schema, pre_committed.owner, pre_committed.checkpoint, pre_committed.gids
-                )
-                # What a forgotten task prepared for the same batches: no committable lists it.
-                write_ids = pre_committed.write_ids
-                self._roll_back(
-                    connection, pre_committed.owner, lambda part: pre_committed.owner.write_id(part) in write_ids
-                )
-        for write_id in pre_committed.write_ids:
-            self._written.pop(write_id, None)
+    def name(self, transaction: Part) -> str:
+        """By the identifier."""
+        return f"prepared transaction {self._gid(transaction)}"
 
-    def abort(self, scope: AbortScope) -> None:
+    def prepared(self, session: Connection) -> Mapping[Part, WriteId]:
+        """Those in this database."""
+        return {part: part.write_id for part in prepared.found(session, self.owner)}
+
+    def commit_prepared(self, session: Connection, transaction: Part) -> bool:
+        """``COMMIT PREPARED``."""
+        return prepared.commit_prepared(session, self._gid(transaction), self._wait_ms / 1_000)
+
+    def roll_back(self, session: Connection, transaction: Part) -> None:
+        """``ROLLBACK PREPARED``."""
+        prepared.roll_back_prepared(session, self._gid(transaction), self._wait_ms / 1_000)
+
+    def commit_each(self, session: Connection, transactions: Sequence[Part]) -> Collection[Part]:
+        """Commit many side by side."""
+        if len(transactions) <= FEW:
+            return super().commit_each(session, transactions)
+
+        def commit_some(_: int, some: Sequence[Part]) -> Collection[Part]:
+            assert self._sessions is not None, "open comes first"
+            with self._sessions.borrow() as other:
+                return super(PostgresSink, self).commit_each(other, some)
+
+        return side_by_side(commit_some, transactions, min(COMMITS_AT_ONCE, -(-len(transactions) // FEW)))
+
+    def committed(
+        self, session: Connection, pre_committed: TransactionCommittable[Part], gone: Collection[Part]
+    ) -> Collection[Part]:
+        """Those whose marker is there, or that of their checkpoint."""
+        gids = {self._gid(part): part for part in gone}
+        schema, checkpoint = _schema(pre_committed), pre_committed.whose.checkpoint
+        return [gids[gid] for gid in markers.committed(session, schema, self.owner, checkpoint, gids)]
+
+    def settle(self, session: Connection, pre_committed: TransactionCommittable[Part]) -> None:
+        """Put the checkpoint's marker in the place of those of its transactions."""
+        gids = list(map(self._gid, pre_committed.transactions))
+        markers.settle(session, _schema(pre_committed), self.owner, pre_committed.whose.checkpoint, gids)
+
+    def throw_away(self, session: Connection, covered: Callable[[WriteId], bool]) -> None:
         """End the sessions that still write for what is covered, and roll back what they prepared."""
-        with self._session(f"sink {self._whose.sink}: cannot throw away what is abandoned") as connection:
-            self._throw_away(connection, scope.covers)
+        prepared.end_sessions(session, self.owner, covered)
+        super().throw_away(session, covered)
 
     def close(self) -> None:
         """Close the sessions."""
         if self._sessions is not None:
             self._sessions.close()
 
-    def _throw_away(self, connection: Connection, covered: Callable[[WriteId], bool]) -> None:
-        owner = self._whose
-        prepared.end_sessions(connection, owner, covered)
-        self._roll_back(connection, owner, lambda part: covered(owner.write_id(part)))
-        for write_id in [write_id for write_id in list(self._written) if covered(write_id)]:
-            self._written.pop(write_id, None)
+    def _gid(self, part: Part) -> str:
+        return self.owner.name(part.write_id, part.place)
 
-    def _roll_back(self, connection: Connection, owner: Owner, covered: Callable[[Part], bool]) -> None:
-        prepared.roll_back(connection, owner, covered, self._wait_ms / 1_000)
-
-    def _commit_all(self, connection: Connection, gids: Sequence[str]) -> set[str]:
-        """Commit all of them, many side by side. Those that were gone, because another process did the same."""
-        seconds = self._wait_ms / 1_000
-        if len(gids) <= FEW:
-            return {gid for gid in gids if not prepared.commit_prepared(connection, gid, seconds)}
-        parallelism = min(COMMITS_AT_ONCE, -(-len(gids) // FEW))
-
-        def work(partition: int) -> set[str]:
-            with self._pool.borrow() as other:
-                return {
-                    gid for gid in gids[partition::parallelism] if not prepared.commit_prepared(other, gid, seconds)
-                }
-
-        with ThreadPoolExecutor(parallelism) as threads:
-            return set().union(*threads.map(work, range(parallelism)))
-
-    def _tell_of_other_incarnations(self, connection: Connection, owner: Owner, who: str) -> None:
+    def _tell_of_other_incarnations(self, connection: Connection, owner: PostgresOwner, who: str) -> None:
         if left := prepared.other_incarnations(connection, owner):
             oldest, since = left[0]
             logger.warning(
@@ -230,34 +188,11 @@ class PostgresSink(TwoPhaseSink):
                 oldest,
             )
 
-    @property
-    def _whose(self) -> Owner:
-        assert self._owner is not None, "open comes first"
-        return self._owner
-
-    @property
-    def _pool(self) -> Sessions:
-        assert self._sessions is not None, "open comes first"
-        return self._sessions
-
-    @contextmanager
-    def _session(self, what: str) -> Iterator[Connection]:
-        with translated(what), self._pool.borrow() as connection:
-            yield connection
-
     def __getstate__(self) -> dict[str, object]:
-        """Another process opens it anew."""
-        fresh: dict[str, object] = {"_owner": None, "_sessions": None, "_table": None, "_begun": None, "_written": {}}
-        return {**self.__dict__, **fresh}
+        """Without what was found at ``open``."""
+        return {**super().__getstate__(), "_sessions": None, "_table": None}
 
 
-def _see_committed(connection: Connection, pre_committed: PostgresCommittable, gone: set[str]) -> None:
-    """See that what is not prepared any more is committed."""
-    known = markers.committed(connection, pre_committed.schema, pre_committed.owner, pre_committed.checkpoint, gone)
-    if lost := sorted(gone - known):
-        raise BadStorage(
-            f"sink {pre_committed.owner.sink}: prepared transaction {lost[0]} of checkpoint "
-            f"{pre_committed.checkpoint} is neither prepared nor committed, with {len(lost) - 1} others: the server "
-            "or the database is another one, or somebody rolled it back; restore the server, or restart the job from "
-            "an earlier savepoint"
-        )
+def _schema(pre_committed: TransactionCommittable[Part]) -> str:
+    assert isinstance(pre_committed, PostgresCommittable)
+    return pre_committed.schema

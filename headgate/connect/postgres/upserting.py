@@ -7,7 +7,6 @@ process that is frozen holds no lock.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,8 +16,8 @@ from pyspark.sql import DataFrame
 from headgate.connect.postgres import leaders
 from headgate.connect.postgres.client import Connection, Server, Sessions, translated
 from headgate.connect.postgres.columns import matched, partitioned_by_key
-from headgate.connect.postgres.copying import copy_rows, first_rows
-from headgate.connect.postgres.names import Owner
+from headgate.connect.postgres.copying import copy_rows, writing
+from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.opening import check_columns, check_writable, opened
 from headgate.connect.postgres.table import Column, Table, read_table
 from headgate.core.fencing import Order
@@ -27,7 +26,7 @@ from headgate.errors import FencedOff, InvalidOption, UserError
 from headgate.retry import RetryPolicy
 from headgate.sink.api import AbortScope, SinkContext, StaleGenerations, WriteId
 from headgate.sink.idempotent import IdempotentSink
-from headgate.sink.partitions import Place, Write, write_partitions
+from headgate.sink.partitions import Place, Write, first_rows, write_partitions
 
 IN_THE_WAY = RetryPolicy(first_s=0.01, longest_s=0.2, jitter=1, tries=10)
 """How often a statement is tried that others were in the way of."""
@@ -57,7 +56,7 @@ class UpsertSink(IdempotentSink):
         self._columns = columns
         self._parallelism = parallelism
         self._wait_ms = wait_ms
-        self._owner: Owner | None = None
+        self._owner: PostgresOwner | None = None
         self._table: Table | None = None
         self._sessions: Sessions | None = None
         self._begun: WriteId | None = None
@@ -74,7 +73,7 @@ class UpsertSink(IdempotentSink):
     def open(self, context: SinkContext) -> None:
         """See that the table takes rows, and has a unique key of these columns."""
         who = f"sink {context.sink}"
-        owner = Owner.of(context)
+        owner = PostgresOwner.of(context)
         with opened(self._server, owner, who) as connection:
             check_writable(connection, who=who)
             row = connection.execute("SELECT has_database_privilege(current_database(), 'TEMPORARY')").fetchone()
@@ -162,7 +161,7 @@ class Upserting:
     table: Table
     key: tuple[str, ...]
     columns: tuple[Column, ...]
-    owner: Owner
+    owner: PostgresOwner
     write_id: WriteId
     wait_ms: int
 
@@ -172,13 +171,7 @@ class Upserting:
         filled = first_rows(batches)
         if filled is None:
             return "0"
-        write_id = self.write_id
-        what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {self.table.describe()}"
-        limits = {"lock_timeout": self.wait_ms, "statement_timeout": 0, "idle_in_transaction_session_timeout": 0}
-        with (
-            translated(what),
-            closing(self.server.connect(self.owner.session_of(write_id), **limits)) as connection,
-        ):
+        with writing(self.server, self.table, self.owner, self.write_id, self.wait_ms) as connection:
             names = sql.SQL(", ").join(sql.Identifier(column.name) for column in self.columns)
             connection.execute(
                 sql.SQL("CREATE TEMPORARY TABLE headgate_rows AS SELECT {} FROM {} WITH NO DATA").format(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.connect import jdbc
-from headgate.connect.jdbc.names import Owner
+from headgate.connect.jdbc.names import JdbcOwner
 from headgate.sink.api import TwoPhaseSink
 from headgate.testing import Row, context_in
 from services.mariadb import MariaDB
@@ -31,7 +31,7 @@ def make_table(server: Server, place: Path, columns: str = "number bigint, write
 
 def stages(server: Server, place: Path) -> list[str]:
     """The tables in which rows for a place wait."""
-    return [name for name in tables(server) if name.startswith(Owner.of(context_in(place)).prefix)]
+    return [name for name in tables(server) if name.startswith(JdbcOwner.of(context_in(place)).label)]
 
 
 def tables(server: Server) -> list[str]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from headgate.connect.jdbc import database
 from headgate.connect.jdbc.database import Database
-from headgate.connect.jdbc.names import Owner
+from headgate.connect.jdbc.names import JdbcOwner
 from headgate.core.ids import Batch, Generation, Run
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
 from headgate.sink.api import FailedAttempts, StaleGenerations, TwoPhaseSink, WriteId
@@ -146,7 +146,7 @@ def test_a_process_that_is_frozen_in_its_commit_does_not_hold_up_its_successor(
     committable = pre_commit(frozen, 1, write_id(0))
     stages_of = Database.stages
 
-    def sleeping_stages(self: Database, owner: Owner) -> dict[WriteId, str]:
+    def sleeping_stages(self: Database, owner: JdbcOwner) -> dict[WriteId, str]:
         """The first thing after the note is changed: here the other process comes, commits, and only then we wake."""
         monkeypatch.setattr(Database, "stages", stages_of)
         opened(server, tmp_path).recover_and_commit(committable)

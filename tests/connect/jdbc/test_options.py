@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.connect import jdbc
-from headgate.connect.jdbc.names import Owner
+from headgate.connect.jdbc.committable import JdbcCommittable
+from headgate.connect.jdbc.names import JdbcOwner
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
 from headgate.sink.api import SinkContext
@@ -41,10 +42,18 @@ def test_a_sink_describes_itself_without_secrets_and_can_be_pickled() -> None:
 
 
 def test_the_name_of_a_waiting_table_says_whose_it_is() -> None:
-    owner = Owner.of(SinkContext("contract", SinkId("sink"), incarnation="one"))
-    other = Owner.of(SinkContext("contract", SinkId("sink"), incarnation="another"))
+    owner = JdbcOwner.of(SinkContext("contract", SinkId("sink"), incarnation="one"))
+    other = JdbcOwner.of(SinkContext("contract", SinkId("sink"), incarnation="another"))
     what = write_id(123_456_789, run=40, generation=1_000)
+    assert owner.stage(what) == "hg_4ae789102c65_rs_21i3v9_14", "what it was when a job was stopped"
     assert len(owner.stage(what)) <= 30
-    assert owner.write_id(owner.stage(what).upper()) == what
-    assert other.write_id(owner.stage(what)) is None
-    assert owner.write_id(f"{owner.prefix}1_2") is None
+    assert owner.whose(owner.stage(what).upper()) == what
+    assert other.whose(owner.stage(what)) is None
+    assert owner.whose(f"{owner.label}_1_2") is None
+
+
+def test_what_an_older_version_pre_committed_is_read() -> None:
+    old = '{"version":1,"job":"contract","sink":"sink","generation":1,"checkpoint":9,"parts":[[5,1,10],[6,1,0]]}'
+    pre_committed = JdbcCommittable.from_text(old)
+    assert [(each.write_id, each.rows) for each in pre_committed.transactions] == [(write_id(5), 10), (write_id(6), 0)]
+    assert JdbcCommittable.from_text(pre_committed.to_text()) == pre_committed

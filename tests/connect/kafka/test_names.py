@@ -8,6 +8,7 @@ from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
 from headgate.connect.kafka.names import EARLIER, FIRST, NOW, Names, Slot, token
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
+from headgate.sink.form import Whose
 
 NAMES = Names("app", "job", SinkId("out"), "inc_0")
 YEAR_AT_TEN_A_SECOND = 10 * 86_400 * 366
@@ -52,16 +53,16 @@ def test_what_an_older_version_pre_committed_keeps_its_ids_and_its_tokens() -> N
     )
     pre_committed = KafkaCommittable.from_text(old)
     assert pre_committed.scheme is FIRST
-    assert NAMES.transactional_id(pre_committed.generation, Slot(3, 1), pre_committed.scheme) == "app.job.out.g4.3.1"
-    assert token(pre_committed.generation, Batch(5), Run(2), pre_committed.scheme) == (20 << 43) | (5 << 15) | 2
+    generation = pre_committed.whose.generation
+    assert NAMES.transactional_id(generation, Slot(3, 1), pre_committed.scheme) == "app.job.out.g4.3.1"
+    assert token(generation, Batch(5), Run(2), pre_committed.scheme) == (20 << 43) | (5 << 15) | 2
     assert KafkaCommittable.from_text(pre_committed.to_text()) == pre_committed
 
 
 def test_a_committable_says_by_which_scheme_it_was_written() -> None:
     part = OpenTransaction(Slot(3, 1), 4_000, 0, 10)
-    pre_committed = KafkaCommittable(
-        "job", SinkId("out"), Generation(20), CheckpointId(7), ((Batch(5), Run(2), (part,)),)
-    )
+    whose = Whose("job", SinkId("out"), Generation(20), CheckpointId(7))
+    pre_committed = KafkaCommittable(whose, ((whose.write_id(5, 2), (part,)),))
     assert KafkaCommittable.from_text(pre_committed.to_text()) == pre_committed
     with pytest.raises(BadStorage, match="cannot be read"):
         KafkaCommittable.from_text(pre_committed.to_text().replace('"ids":2', '"ids":9'))

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from headgate.connect import mariadb as connect
+from headgate.connect.mariadb.twophase import XASink
 from headgate.sink.api import TwoPhaseSink
-from headgate.testing import Row, TwoPhaseContract
+from headgate.testing import PreparedContract, Row, TwoPhaseContract
 from services.mariadb import MariaDB
 from tests.connect.mariadb.places import build, make_table, rows_in, xa
 
 
-class MariaDBContract(TwoPhaseContract):
+class OnMariaDB:
     server: MariaDB
 
     @pytest.fixture(autouse=True)
@@ -23,11 +25,11 @@ class MariaDBContract(TwoPhaseContract):
         return rows_in(self.server, place)
 
 
-class TestSink(MariaDBContract):
+class TestSink(OnMariaDB, TwoPhaseContract):
     def make_sink(self, place: Path) -> TwoPhaseSink:
         return build(connect.sink, self.server, make_table(self.server, place))
 
 
-class TestXA(MariaDBContract):
-    def make_sink(self, place: Path) -> TwoPhaseSink:
-        return build(xa, self.server, make_table(self.server, place))
+class TestXA(OnMariaDB, PreparedContract):
+    def make_sink(self, place: Path) -> XASink:
+        return cast("XASink", build(xa, self.server, make_table(self.server, place)))

@@ -18,10 +18,10 @@ from headgate.connect.mariadb import applied
 from headgate.connect.mariadb.session import connected
 from headgate.connect.mariadb.staged import MariaDBSink
 from headgate.connect.mariadb.table import APPLIED
-from headgate.connect.mariadb.xid import Owner
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, StaleGenerations, TwoPhaseSink
+from headgate.sink.owner import Owner
 from headgate.testing import SINK, compare, context_in, pre_commit, rows_of, write, write_id
 from services.mariadb import MariaDB
 from services.server import HOST, free_port, wait_until
@@ -191,7 +191,9 @@ def test_a_prepared_transaction_that_somebody_rolled_back_is_never_passed_over(
     committable = pre_commit(sink, 1, write_id(0))
     (name,) = prepared(mariadb, context_in(tmp_path))
     mariadb.query(f"XA ROLLBACK {name}")
-    with pytest.raises(BadStorage, match="lost the prepared transaction"):
+    with pytest.raises(
+        BadStorage, match=r"transaction 'hg-.* is gone, which checkpoint 1 pre-committed and nobody has committed"
+    ):
         sink.commit(committable)
 
 

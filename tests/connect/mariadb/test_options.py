@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from headgate.connect import mariadb as connect
+from headgate.connect.mariadb.committable import XACommittable
+from headgate.connect.mariadb.xid import Xid
+from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
-from headgate.sink.api import TwoPhaseSink
+from headgate.sink.api import SinkContext, TwoPhaseSink
+from headgate.sink.owner import Owner
+from headgate.sink.partitions import Place
+from headgate.testing import write_id
 from tests.connect.mariadb.places import xa
 
 Make = Callable[..., TwoPhaseSink]
@@ -69,3 +75,24 @@ def test_a_sink_describes_itself_without_its_password_and_can_be_pickled(make: M
     sink = pickle.loads(pickle.dumps(make(**GOOD)))  # noqa: S301 - our own
     assert "orders of etl@db:3306/shop" in sink.describe()
     assert "hidden" not in sink.describe() + repr(vars(sink))
+
+
+def test_a_name_is_what_it_was_when_a_job_was_stopped_and_comes_in_two_parts() -> None:
+    owner = Owner.of(SinkContext("contract", SinkId("sink"), incarnation="one"))
+    name = owner.name(write_id(123_456_789, run=40, generation=1_000), Place(3, 77))
+    xid = Xid.of(name)
+    assert str(xid) == "'hg-4ae789102c65177bdfca73a35c0c506c0e20fa2b-1000','123456789-40-3-77',18503"
+    assert xid.name == name
+
+
+def test_what_an_older_version_pre_committed_is_read() -> None:
+    old = (
+        '{"version":1,"job":"contract","sink":"sink","generation":1,"checkpoint":9,'
+        '"parts":[[5,1,[["hg-0-1","5-1-0-33"],["hg-0-1","5-1-1-34"]]],[6,1,[]]]}'
+    )
+    pre_committed = XACommittable.from_text(old)
+    assert pre_committed.parts == (
+        (write_id(5), (Xid("hg-0-1", "5-1-0-33"), Xid("hg-0-1", "5-1-1-34"))),
+        (write_id(6), ()),
+    )
+    assert pre_committed.to_text() == old

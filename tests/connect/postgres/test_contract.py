@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from headgate.connect import postgres as connector
+from headgate.connect.postgres.twophase import PostgresSink
 from headgate.sink.api import TwoPhaseSink
-from headgate.testing import IdempotentContract, Row, TwoPhaseContract
+from headgate.testing import IdempotentContract, PreparedContract, Row
 from tests.connect.postgres.databases import TABLE, Database
 
 
-class TestPrepared(TwoPhaseContract):
+class TestPrepared(PreparedContract):
     database: Database
 
     @pytest.fixture(autouse=True)
@@ -19,7 +20,7 @@ class TestPrepared(TwoPhaseContract):
         self.database = database
         database.make_table()
 
-    def make_sink(self, place: Path) -> TwoPhaseSink:
+    def make_sink(self, place: Path) -> PostgresSink:
         del place
         return self.database.sink(wait="30s")
 

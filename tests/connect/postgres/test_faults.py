@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.connect import postgres as connector
-from headgate.connect.postgres.names import Owner, Part
+from headgate.connect.postgres.names import PostgresOwner
 from headgate.core.ids import Batch, Generation, Run
 from headgate.errors import BadStorage, ExternalError, UserError
 from headgate.sink.api import FailedAttempts, StaleGenerations, TwoPhaseSink, WriteId
+from headgate.sink.partitions import Place
 from headgate.testing import compare, context_in, pre_commit, rows_of, write, write_id
 from services.server import wait_until
 from tests.connect.postgres.databases import TABLE, Database
@@ -102,10 +103,10 @@ def test_what_somebody_rolled_back_is_named_and_nothing_is_passed_over(
     committable = pre_commit(sink, 1, write_id(0))
     lost = database.prepared()[0]
     database.query(f"ROLLBACK PREPARED '{lost}'")
-    with pytest.raises(BadStorage, match=f"{lost} of checkpoint 1 is neither prepared nor committed"):
+    with pytest.raises(BadStorage, match=f"{lost} is gone, which checkpoint 1 pre-committed and nobody has committed"):
         sink.commit(committable)
     compare(database.rows(), [])
-    with pytest.raises(BadStorage, match=f"{lost} is gone from the server"):
+    with pytest.raises(BadStorage, match=f"{lost} is gone before its checkpoint"):
         pre_commit(sink, 2, write_id(0))
     sink.close()
 
@@ -115,19 +116,19 @@ def test_only_what_is_its_own_is_ever_thrown_away(
 ) -> None:
     database.make_table()
     context = context_in(tmp_path)
-    owner = Owner.of(context)
-    part = Part(Generation(1), Batch(0), Run(1), 0, 0)
-    before = Owner(context.job, context.sink, "an earlier incarnation").gid(part)
+    owner = PostgresOwner.of(context)
+    part = (write_id(0), Place(0, 0))
+    before = PostgresOwner(context.job, context.sink, "an earlier incarnation").name(*part)
     foreign = [
         "somebody's",
-        f"{owner.name}:rubbish",
-        f"{owner.gid(part)}:more",
-        Owner("another job", context.sink, context.incarnation).gid(part),
-        Owner(context.job, owner.sink, f"{context.incarnation}x").gid(part),
+        f"{owner.label}:rubbish",
+        f"{owner.name(*part)}:more",
+        PostgresOwner("another job", context.sink, context.incarnation).name(*part),
+        PostgresOwner(context.job, owner.sink, f"{context.incarnation}x").name(*part),
         before,
     ]
     with closing(psycopg.connect(database.dsn, autocommit=True)) as connection:
-        for gid in (*foreign, owner.gid(part)):
+        for gid in (*foreign, owner.name(*part)):
             _prepare(connection, gid)
     sink = database.sink()
     with caplog.at_level(logging.WARNING, logger="headgate"):
@@ -147,7 +148,7 @@ def test_a_task_that_nobody_waits_for_is_ended_and_never_committed(
     database.make_table()
     sink = database.sink()
     context = context_in(tmp_path)
-    owner = Owner.of(context)
+    owner = PostgresOwner.of(context)
     sink.open(context)
     write(sink, spark, write_id(0))
     committable = pre_commit(sink, 1, write_id(0))
@@ -159,13 +160,13 @@ def test_a_task_that_nobody_waits_for_is_ended_and_never_committed(
         with pytest.raises(psycopg.OperationalError):
             zombie.execute("PREPARE TRANSACTION 'late'")
     with closing(psycopg.connect(database.dsn, autocommit=True)) as later:
-        _prepare(later, owner.gid(Part(Generation(1), Batch(0), Run(1), 7, 99)))
-        _prepare(later, owner.gid(Part(Generation(1), Batch(1), Run(1), 7, 99)))
+        _prepare(later, owner.name(write_id(0), Place(7, 99)))
+        _prepare(later, owner.name(write_id(1), Place(7, 99)))
     sink.commit(committable)
     compare(database.rows(), rows_of(write_id(0)))
-    assert [part.batch for part in map(owner.part, database.prepared()) if part] == [1]
+    assert [what.batch for what in map(owner.whose, database.prepared()) if what] == [1]
     write(sink, spark, write_id(1, run=2))
-    assert {part.run for part in map(owner.part, database.prepared()) if part} == {2}
+    assert {what.run for what in map(owner.whose, database.prepared()) if what} == {2}
     sink.commit(pre_commit(sink, 2, write_id(1, run=2)))
     compare(database.rows(), rows_of(write_id(0), write_id(1, run=2)))
     sink.close()
@@ -177,13 +178,13 @@ def test_what_an_attempt_of_spark_left_is_rolled_back_by_the_one_that_counts(
     database.make_table(key=True)
     sink = database.sink(wait="20s")
     context = context_in(tmp_path)
-    owner = Owner.of(context)
+    owner = PostgresOwner.of(context)
     sink.open(context)
     sink.begin_transaction(write_id(0))
     with closing(psycopg.connect(database.dsn, autocommit=True)) as earlier:
         # The same partition with the same keys, and a partition that nobody answers for.
-        _prepare(earlier, owner.gid(Part(Generation(1), Batch(0), Run(1), 0, 999_998)), "SELECT 0, 'earlier'")
-        _prepare(earlier, owner.gid(Part(Generation(1), Batch(0), Run(1), 77, 999_999)), "SELECT 99, 'earlier'")
+        _prepare(earlier, owner.name(write_id(0), Place(0, 999_998)), "SELECT 0, 'earlier'")
+        _prepare(earlier, owner.name(write_id(0), Place(77, 999_999)), "SELECT 99, 'earlier'")
     frame = spark.createDataFrame(rows_of(write_id(0)), "number long, writer string").repartition(1)
     sink.invoke(write_id(0), frame)
     sink.commit(pre_commit(sink, 1, write_id(0)))
