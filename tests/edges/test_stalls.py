@@ -58,6 +58,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr("headgate.task.query.time", made)
+    monkeypatch.setattr("headgate.task.heartbeat.time", made)
     monkeypatch.setattr("headgate.run.stalls.time", made)
     monkeypatch.setattr("headgate.run.serial.time", made)
     return made
@@ -124,7 +125,7 @@ def test_a_planner_or_source_that_does_not_come_back_is_told_and_an_idle_query_i
 def test_a_batch_that_waits_for_its_readers_is_not_stalled(running: Running, looking: Looking, clock: Clock) -> None:
     running.spark.available = 1
     running.query.start()
-    running.wait_for(lambda: running.query._waiting == Batch(0))
+    running.wait_for(lambda: running.query._admission.waiting == Batch(0))
     clock.now_s += 10_000
     assert looking.look() == []
 
