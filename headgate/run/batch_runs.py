@@ -61,26 +61,36 @@ class BatchRuns:
             self._kept[generation, task] = replace(kept, settled_through=settled, runs=runs)
 
     def runs(self, generation: Generation, task: TaskId, through: Batch) -> Mapping[Batch, Run]:
-        """The run of each batch through this one that is not past."""
+        """The run of each committed batch through this one that is not past. ``InternalError`` if one is not known."""
         with self._lock:
             kept = self._of(generation, task)
-        return {batch: run for batch, run in kept.runs.items() if batch <= through}
+        past = max(kept.restored_through, kept.settled_through)
+        batches = [Batch(number) for number in range(past + 1, through + 1)]
+        found = {batch: _run_of(kept, generation, task, batch) for batch in batches}
+        return {batch: run for batch, run in found.items() if not isinstance(run, Past)}
 
     def run_of(self, generation: Generation, task: TaskId, batch: Batch) -> Run | Past:
-        """The run that wrote what counts of a committed batch: the last that was in its hook."""
+        """The run that wrote what counts of a committed batch: the last that was in its hook.
+
+        ``InternalError`` if it is not known.
+        """
         with self._lock:
             kept = self._of(generation, task)
-        if batch in kept.runs:
-            return kept.runs[batch]
-        if batch <= kept.restored_through:
-            return Past.RESTORED
-        if batch <= kept.settled_through:
-            return Past.SETTLED
-        raise InternalError(
-            f"batch {batch} of task {task} is committed, and no run is known to have written it in generation "
-            f"{generation}, which began behind batch {kept.restored_through} and is settled through "
-            f"{kept.settled_through}. This is an error in Headgate, please report it"
-        )
+        return _run_of(kept, generation, task, batch)
 
     def _of(self, generation: Generation, task: TaskId) -> Kept:
         return self._kept.get((generation, task), Kept())
+
+
+def _run_of(kept: Kept, generation: Generation, task: TaskId, batch: Batch) -> Run | Past:
+    if batch in kept.runs:
+        return kept.runs[batch]
+    if batch <= kept.restored_through:
+        return Past.RESTORED
+    if batch <= kept.settled_through:
+        return Past.SETTLED
+    raise InternalError(
+        f"batch {batch} of task {task} is committed, and no run is known to have written it in generation "
+        f"{generation}, which began behind batch {kept.restored_through} and is settled through "
+        f"{kept.settled_through}. This is an error in Headgate, please report it"
+    )

@@ -231,7 +231,12 @@ class Performer:
         )
 
     def _abort_failed_attempts(self, order: e.AbortFailedAttempts) -> None:
-        committed = self._tasks.committed_runs(order.generation, self._graph.owner[order.sink])
+        task = self._graph.owner[order.sink]
+        try:
+            committed = self._tasks.committed_runs(order.generation, task)
+        except InternalError as error:
+            self._tasks.fail(order.generation, task, error)
+            return
         if self._abort(order.sink, FailedAttempts(order.generation, order.run, committed)):
             self._tell(FailedAttemptsAborted(order.generation, order.sink, order.run))
 

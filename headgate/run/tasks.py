@@ -206,7 +206,10 @@ class Tasks:
         return self.batch_runs.run_of(generation, task, batch)
 
     def committed_runs(self, generation: Generation, task: TaskId) -> Mapping[Batch, Run]:
-        """For each committed batch that a sink may not have committed yet, the run that counts."""
+        """For each committed batch that a sink may not have committed yet, the run that counts.
+
+        ``InternalError`` if one is not known.
+        """
         last = layout.committed(self._root / task_directory(task, generation))
         return self.batch_runs.runs(generation, task, last)
 

@@ -33,7 +33,7 @@ def test_what_everybody_has_is_settled_and_takes_no_room(runs: BatchRuns) -> Non
         *(Past.RESTORED, Past.SETTLED, Past.SETTLED),
         2,
     ]
-    assert runs.runs(ONE, TASK, Batch(9)) == {7: 2}
+    assert runs.runs(ONE, TASK, Batch(7)) == {7: 2}
 
 
 def test_what_is_settled_stays_settled_whatever_is_said_later(runs: BatchRuns) -> None:
@@ -44,6 +44,7 @@ def test_what_is_settled_stays_settled_whatever_is_said_later(runs: BatchRuns) -
 
 def test_the_runs_of_batches_through_one_are_told(runs: BatchRuns) -> None:
     assert runs.runs(ONE, TASK, Batch(6)) == {5: 1, 6: 2}
+    assert runs.runs(ONE, TASK, Batch(4)) == {}
 
 
 @pytest.mark.parametrize(("generation", "task", "batch"), [(ONE, TASK, 8), (TWO, TASK, 5), (ONE, TaskId("other"), 0)])
@@ -59,10 +60,12 @@ def test_a_gap_is_not_settled_by_what_came_after_it(runs: BatchRuns) -> None:
     runs.write(ONE, TASK, Batch(9), Run(2))
     with pytest.raises(InternalError, match="batch 8 of task t"):
         runs.run_of(ONE, TASK, Batch(8))
+    with pytest.raises(InternalError, match="batch 8 of task t"):
+        runs.runs(ONE, TASK, Batch(9))
 
 
 def test_a_generation_begins_with_nothing_of_the_one_before(runs: BatchRuns) -> None:
     runs.restore(TWO, TASK, Batch(6))
     assert runs.run_of(TWO, TASK, Batch(6)) is Past.RESTORED
-    assert runs.runs(TWO, TASK, Batch(9)) == {}
+    assert runs.runs(TWO, TASK, Batch(6)) == {}
     assert runs.run_of(ONE, TASK, Batch(7)) == 2

@@ -1,11 +1,14 @@
 """Every edge of the table of a run's states, and every edge that it does not have."""
 
+import ast
+import inspect
 from collections.abc import Iterable
 from itertools import product
 
 import pytest
 
 from headgate.errors import InternalError
+from headgate.task import lifecycle
 from headgate.task.lifecycle import TABLE, Answer, Lifecycle, RunEvent, RunState
 
 ALL = {(state, event) for state in RunState for event in RunEvent}
@@ -175,6 +178,13 @@ def test_an_event_that_cannot_come_is_an_internal_error_and_says_where_it_came(
 def test_the_table_has_these_edges_and_no_others() -> None:
     assert set(TABLE) == set(EXPECTED)
     assert len(EXPECTED) + len(MISSING) == len(RunState) * len(RunEvent)
+
+
+def test_the_table_knows_no_thread_clock_file_or_spark() -> None:
+    tree = ast.parse(inspect.getsource(lifecycle))
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert modules == {"collections", "collections.abc", "dataclasses", "enum", "headgate.errors"}
 
 
 # -- what holds of all edges -------------------------------------------------------------------------------------------

@@ -426,17 +426,16 @@ def test_a_committed_batch_of_an_unknown_run_fails_the_run_although_no_batch_fol
 
 
 def test_a_committed_batch_of_an_unknown_run_is_found_when_the_run_is_asked(running: Running) -> None:
-    run_batches(running.directory, 0)
-    known = [Batch(0)]
-    query = running.another(on_commit=lambda batch: None if batch in known else of_unknown_run(batch))
+    query = running.another(on_commit=of_unknown_run)
     running.spark.deaf = True
-    running.spark.available = 2
     query.admit(ALL)
     query.start()
-    running.wait_for(lambda: layout.committed(running.directory) == 1)
+    running.spark.available = 1
+    running.wait_for(lambda: layout.committed(running.directory) == 0)
+    assert running.facts(TaskFailed) == [], "nobody has said a word of it"
     with pytest.raises(InternalError):
         query.report()
-    assert "batch 1 is committed" in internal_failure(running)
+    assert "batch 0 is committed" in internal_failure(running)
 
 
 def test_a_run_whose_batches_are_of_an_unknown_run_does_not_start(running: Running) -> None:

@@ -257,6 +257,20 @@ def test_a_pre_commit_of_a_generation_that_is_over_fails_nobody(process: Process
     assert [type(fact) for fact in process.told] == [PreCommitFailed]
 
 
+def test_nothing_is_thrown_away_while_the_run_of_a_committed_batch_is_unknown(process: Process) -> None:
+    """What counts of that batch would go as what a dead run left."""
+    leading(process, run=2)
+    process.ran(1, 0, 1, 2)
+    process.tasks.batch_runs.restore(FIRST, UP, Batch(0))
+    process.tasks.batch_runs.write(FIRST, UP, Batch(2), Run(1))
+    process.order(e.AbortFailedAttempts(FIRST, OUT, Run(2)))
+    assert process.sinks[OUT].scope == []
+    (failed,) = process.told
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.kind is FailureClass.INTERNAL
+    assert "batch 1 of task up" in failed.failure.message
+
+
 def commit_batch(process: Process, batch: int, generation: Generation = FIRST) -> None:
     process.tasks._committed(start(UP, generation), Batch(batch))
 
