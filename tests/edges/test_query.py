@@ -200,6 +200,29 @@ def test_a_run_that_is_interrupted_while_it_starts_does_not_come_up(running: Run
     assert [type(each) for each in running.told] == [TaskEnded]
 
 
+def test_a_run_that_is_interrupted_when_its_query_is_up_tells_of_no_start(running: Running) -> None:
+    running.spark.after_start = lambda: running.query.interrupt()  # noqa: PLW0108 - a test makes another
+    running.query.start()
+    assert running.told == []
+    running.query.stop()
+    assert [type(each) for each in running.told] == [TaskEnded]
+    assert not running.spark.queries[0].isActive
+
+
+def test_a_run_that_cannot_say_where_it_ended_has_failed(running: Running) -> None:
+    running.query.start()
+    offsets(running.directory, 0, '{"offset":0}')
+    (running.directory / "commits").mkdir()
+    (running.directory / "commits" / "0").write_text("v2\n{}", encoding="utf-8")
+    (running.directory / "offsets" / "0").write_text("not an entry", encoding="utf-8")
+    running.query.stop()
+    (failed,) = running.facts(TaskFailed, TaskEnded)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.kind is FailureClass.USER
+    assert "offsets/0" in failed.failure.message
+    assert str(running.query.error) == failed.failure.message
+
+
 def test_a_query_that_was_stopped_from_outside_is_told_of(running: Running) -> None:
     running.spark.available = 1
     running.query.admit(ALL)
@@ -524,6 +547,32 @@ def test_a_batch_is_left_out_although_nothing_comes_after_it(running: Running) -
     assert started.boundary.batch == 3
     assert [each.ran for each in running.spark.queries] == [[3], []]
     assert not running.facts(BatchEntered), "nobody is asked about a batch that is left out"
+
+
+def test_a_batch_that_cannot_be_left_out_is_a_failure(running: Running) -> None:
+    run_batches(running.directory, 2)
+    offsets(running.directory, 3, '{"offset":3}')
+    running.write = _raise(OSError("no room"))
+    running.another(run=2).start(skip=True)
+    (failed,) = running.facts(TaskStarted, TaskFailed)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.message == "batch 3 could not be left out"
+    assert len(running.spark.queries) == 1
+
+
+def test_an_interrupt_lets_go_of_a_batch_that_is_being_left_out(running: Running) -> None:
+    run_batches(running.directory, 2)
+    offsets(running.directory, 3, '{"offset":3}')
+    query = running.another(run=2)
+
+    def interrupted(*_: object) -> None:
+        query.interrupt()
+        raise OSError("the executor went with it")
+
+    running.write = interrupted
+    query.start(skip=True)
+    assert running.facts(TaskStarted, TaskFailed, TaskEnded) == []
+    assert len(running.spark.queries) == 1
 
 
 def test_only_the_batch_under_way_is_left_out(running: Running) -> None:
