@@ -8,7 +8,8 @@
     │   ├── InvalidOption   an option or argument that cannot hold
     │   ├── BadStorage      the storage is not what it should be: another job's, a newer format, corrupt
     │   └── FencedOff       somebody else leads since: nothing was written, and trying again is in vain
-    └── ExternalError       another system was away or busy: trying again may help
+    ├── ExternalError       another system was away or busy: trying again may help
+    └── InternalError       Headgate itself: what its tasks hold is not to be trusted, and all of it goes back
 
 A message is one line: a short fact, then the detail, then what to do. Every error survives pickling.
 """
@@ -45,3 +46,7 @@ class FencedOff(UserError):
 
 class ExternalError(HeadgateError):
     """Another system was away or busy. Trying again may help."""
+
+
+class InternalError(HeadgateError):
+    """Something that cannot be. What the tasks hold is not to be trusted: the job goes back to its last checkpoint."""

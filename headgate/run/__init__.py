@@ -7,6 +7,7 @@ One rule: receive, record, step, perform. The loop decides nothing; whatever is 
 ``loop``      the mailbox, the clock and the core
 ``perform``   how each order of the core is carried out
 ``tasks``     how a planned task becomes work for a Spark query
+``batch_runs`` which run wrote what counts of each batch
 ``storage``   orders about the storage: publish, copy, list, delete
 ``savepoints`` checkpoints that stand on their own: copied, carried away, brought in
 ``serial``    one thread for each thing that must keep its order

@@ -30,7 +30,8 @@ from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, SinkId
 from headgate.core.records import CompletedCheckpoint
 from headgate.core.state import JobState
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, InternalError
+from headgate.run.batch_runs import Past
 from headgate.run.loop import Observation
 from headgate.run.serial import SerialExecutors
 from headgate.run.storage import Storage
@@ -168,17 +169,23 @@ class Performer:
     # -- sinks ---------------------------------------------------------------------------------------------------------
 
     def _write_ids(self, sink: SinkId, generation: Generation, after: Batch, through: Batch) -> list[WriteId]:
+        """What was written for each batch. ``InternalError`` if of one of them nobody knows which run wrote it."""
         task = self._graph.owner[sink]
         return [
             WriteId(job=self._job, sink=sink, generation=generation, batch=Batch(number), run=run)
             for number in range(after + 1, through + 1)
-            if (run := self._tasks.run_of(generation, task, Batch(number))) is not None
+            if not isinstance(run := self._tasks.run_of(generation, task, Batch(number)), Past)
         ]
 
     def _pre_commit(self, order: e.PreCommitSink) -> None:
-        write_ids = self._write_ids(order.sink, order.generation, order.after, order.through)
         begun = time.monotonic()
         sink = self._sinks[order.sink]
+        try:
+            write_ids = self._write_ids(order.sink, order.generation, order.after, order.through)
+        except InternalError as error:
+            self._tasks.fail(order.generation, self._graph.owner[order.sink], error)
+            self._tell(PreCommitFailed(order.generation, order.checkpoint, order.sink, _line(error)))
+            return
         try:
             committable = sink.pre_commit(order.checkpoint, order.generation, write_ids)
             self._storage.staged.keep(order.sink, order.generation, sink.staged(committable))
@@ -224,7 +231,12 @@ class Performer:
         )
 
     def _abort_failed_attempts(self, order: e.AbortFailedAttempts) -> None:
-        committed = self._tasks.committed_runs(order.generation, self._graph.owner[order.sink])
+        task = self._graph.owner[order.sink]
+        try:
+            committed = self._tasks.committed_runs(order.generation, task)
+        except InternalError as error:
+            self._tasks.fail(order.generation, task, error)
+            return
         if self._abort(order.sink, FailedAttempts(order.generation, order.run, committed)):
             self._tell(FailedAttemptsAborted(order.generation, order.sink, order.run))
 

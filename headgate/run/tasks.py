@@ -24,11 +24,12 @@ from headgate.core.graph import Channel, Graph
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight
 from headgate.core.restart import Failure, FailureClass
-from headgate.errors import BadStorage, ExternalError, HeadgateError, UserError
+from headgate.errors import BadStorage, ExternalError, HeadgateError, InternalError, UserError
 from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
 from headgate.run import fit
+from headgate.run.batch_runs import BatchRuns, Past
 from headgate.run.loop import Observation
 from headgate.run.storage import Storage
 from headgate.sink.api import TwoPhaseSink, WriteId
@@ -86,7 +87,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._queries: dict[TaskId, Query] = {}
         self._pacing = Pacing()
-        self._runs: dict[tuple[Generation, TaskId], dict[Batch, Run]] = {}
+        self.batch_runs = BatchRuns()
         self._settled: dict[tuple[Generation, SinkId], Batch] = {}
         self._advised: set[TaskId] = set()
 
@@ -137,6 +138,8 @@ class Tasks:
             return
         try:
             self._tell(query.report())
+        except InternalError:
+            return  # The run has told it as its failure.
         except (HeadgateError, OSError) as error:
             self._warn(f"task {order.task} cannot tell where it stands, and will be asked again: {error}")
 
@@ -187,14 +190,28 @@ class Tasks:
         query = self._queries.get(task)
         return query.error if query is not None and query.work.run == run else None
 
-    def run_of(self, generation: Generation, task: TaskId, batch: Batch) -> Run | None:
-        """The run that wrote what counts of a batch: the last that was in its hook."""
-        return self._runs.get((generation, task), {}).get(batch)
+    def fail(self, generation: Generation, task: TaskId, error: InternalError) -> None:
+        """What a task holds is not to be trusted: its run has failed. Raised if there is none that could tell so.
+
+        In a generation that is over nobody trusts it anyway.
+        """
+        query = self._queries.get(task)
+        if query is None or (query.work.generation == generation and query.ended):
+            raise error
+        if query.work.generation == generation:
+            query.fail(error)
+
+    def run_of(self, generation: Generation, task: TaskId, batch: Batch) -> Run | Past:
+        """The run that wrote what counts of a committed batch. ``InternalError`` if it is not known."""
+        return self.batch_runs.run_of(generation, task, batch)
 
     def committed_runs(self, generation: Generation, task: TaskId) -> Mapping[Batch, Run]:
-        """For each committed batch that a sink may not have committed yet, the run that counts."""
+        """For each committed batch that a sink may not have committed yet, the run that counts.
+
+        ``InternalError`` if one is not known.
+        """
         last = layout.committed(self._root / task_directory(task, generation))
-        return {batch: run for batch, run in self._runs.get((generation, task), {}).items() if batch <= last}
+        return self.batch_runs.runs(generation, task, last)
 
     def settled(self, generation: Generation, sink: SinkId, through: Batch) -> None:
         """A sink has committed the batches through ``through``: nobody asks for them on its behalf again.
@@ -206,19 +223,10 @@ class Tasks:
         with self._lock:
             self._settled[generation, sink] = through
             floor = min(self._settled.get((generation, each), NO_BATCH) for each in self._graph.by_id[task].sinks)
-        self._forget(generation, task, floor)
+        self.batch_runs.settle(generation, task, floor)
         query = self._queries.get(task)
         if query is not None:
             query.tell_news()
-
-    def _forget(self, generation: Generation, task: TaskId, through: Batch) -> None:
-        """Keep what is remembered of batches from growing.
-
-        Hook and serial executors get whole maps: none is changed in place.
-        """
-        with self._lock:
-            runs = self._runs.get((generation, task), {})
-            self._runs[generation, task] = {batch: run for batch, run in runs.items() if batch > through}
 
     def _of(self, order: e.StartTask | e.StopTask | e.AskTask | e.AdmitBatch) -> Query | None:
         query = self._queries.get(order.task)
@@ -232,6 +240,8 @@ class Tasks:
         """See to it that there is a directory to go on in, and say where the inputs stand before the first batch."""
         if not order.in_place:
             self._rebuild(order, base)
+            begun = NO_BATCH if order.snapshot is None else order.snapshot.batch
+            self.batch_runs.restore(order.generation, order.task, begun)
             return order.positions
         if there is None or there.work.generation != order.generation:
             raise ExternalError(f"task {order.task} was never rebuilt: the whole job goes back")
@@ -393,9 +403,7 @@ class Tasks:
             raise
 
     def _write_batch(self, order: e.StartTask, task: PlannedTask, frame: DataFrame, batch: Batch) -> None:
-        with self._lock:
-            runs = self._runs.get((order.generation, order.task), {})
-            self._runs[order.generation, order.task] = {**runs, batch: order.run}
+        self.batch_runs.write(order.generation, order.task, batch, order.run)
         if not task.writes_segment:
             branch = task.branches[0]
             self._invoke(order, SinkId(branch.sink.uid), frame, batch)
@@ -429,7 +437,7 @@ class Tasks:
         """Enter a committed batch into the logs of its readers. A segment that only sinks read has done its work."""
         run = self.run_of(order.generation, order.task, batch)
         task = self._planned[order.task]
-        if run is None or not task.writes_segment:
+        if isinstance(run, Past) or not task.writes_segment:
             return
         directory = self._root / segments.directory_of(order.task, order.generation)
         channels = self._graph.outputs[order.task]
@@ -438,7 +446,7 @@ class Tasks:
         if not channels:
             shutil.rmtree(directory / str(batch), ignore_errors=True)
         if not task.branches:
-            self._forget(order.generation, order.task, Batch(batch - 1))
+            self.batch_runs.settle(order.generation, order.task, Batch(batch - 1))
 
     def _tell_of_query(self, fact: Event) -> None:
         """Pass on what a query says. Of one that fails because Spark itself is gone nothing is to be tried again."""

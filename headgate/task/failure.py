@@ -3,7 +3,7 @@
 One rule: what would surely fail in the same way is the user's, and anything else is tried again. The user's are what
 Spark refused, what Headgate or the user said is the user's (``UserError``), data that an expression cannot take, and
 what the user's own functions raised, whatever its class is named. Only what speaks of another system, or of the
-machine, may pass by itself.
+machine, may pass by itself. What Headgate says cannot be (``InternalError``) sends the whole job back.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pyspark.errors import PySparkRuntimeError
 
 from headgate.core.restart import Failure, FailureClass
-from headgate.errors import ExternalError, HeadgateError, UserError
+from headgate.errors import ExternalError, HeadgateError, InternalError, UserError
 from headgate.redact import redact
 from headgate.task import crossed
 from headgate.task.crossed import Crossed
@@ -47,7 +47,7 @@ def classify(text: str, cause: BaseException | None = None) -> Failure:
     """The class of a failure, from what Spark says and, if the hook raised it, from the error itself."""
     if isinstance(cause, HeadgateError):
         message = _cut(" ".join(str(cause).split()), OWN_MAX)
-        lost = LOST.search(message) is not None and not isinstance(cause, UserError)
+        lost = LOST.search(message) is not None and not isinstance(cause, UserError | InternalError)
         return Failure(FailureClass.LOST_EXECUTOR if lost else _own(cause), message)
     account = text if cause is None else str(cause)
     message = shorten(account)
@@ -79,6 +79,8 @@ def shorten(text: str) -> str:
 
 
 def _own(cause: HeadgateError) -> FailureClass:
+    if isinstance(cause, InternalError):
+        return FailureClass.INTERNAL
     return FailureClass.USER if isinstance(cause, UserError) else FailureClass.EXTERNAL
 
 

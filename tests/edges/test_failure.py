@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.restart import Failure, FailureClass
-from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
+from headgate.errors import BadStorage, ExternalError, InternalError, InvalidOption, UserError
 from headgate.task import failure
 from headgate.task.failure import MESSAGE_MAX, OWN_MAX, classify, shorten
 
@@ -40,6 +40,7 @@ def test_the_class_goes_by_what_spark_says(text: str, kind: FailureClass) -> Non
         (InvalidOption("sink out: give a directory"), USER),
         (BadStorage("segment 4 is gone"), USER),
         (ExternalError("the disk is full"), EXTERNAL),
+        (InternalError("batch 3 is of no known run, after executor 3 lost its way"), FailureClass.INTERNAL),
         (ValueError("a row does not please"), EXTERNAL),
         (RuntimeError("ExecutorLostFailure (executor 3 exited)"), LOST),
     ],

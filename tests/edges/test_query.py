@@ -22,7 +22,7 @@ from headgate.core.events import (
 )
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskId
 from headgate.core.restart import FailureClass
-from headgate.errors import InvalidOption
+from headgate.errors import InternalError, InvalidOption
 from headgate.task import query as under_test
 from headgate.task.listener import EARLY_MAX, JsonProgressListener, Listener
 from headgate.task.query import Query, QuerySpec
@@ -198,6 +198,29 @@ def test_a_run_that_is_interrupted_while_it_starts_does_not_come_up(running: Run
     assert running.told == []
     running.query.stop()
     assert [type(each) for each in running.told] == [TaskEnded]
+
+
+def test_a_run_that_is_interrupted_when_its_query_is_up_tells_of_no_start(running: Running) -> None:
+    running.spark.after_start = lambda: running.query.interrupt()  # noqa: PLW0108 - a test makes another
+    running.query.start()
+    assert running.told == []
+    running.query.stop()
+    assert [type(each) for each in running.told] == [TaskEnded]
+    assert not running.spark.queries[0].isActive
+
+
+def test_a_run_that_cannot_say_where_it_ended_has_failed(running: Running) -> None:
+    running.query.start()
+    offsets(running.directory, 0, '{"offset":0}')
+    (running.directory / "commits").mkdir()
+    (running.directory / "commits" / "0").write_text("v2\n{}", encoding="utf-8")
+    (running.directory / "offsets" / "0").write_text("not an entry", encoding="utf-8")
+    running.query.stop()
+    (failed,) = running.facts(TaskFailed, TaskEnded)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.kind is FailureClass.USER
+    assert "offsets/0" in failed.failure.message
+    assert str(running.query.error) == failed.failure.message
 
 
 def test_a_query_that_was_stopped_from_outside_is_told_of(running: Running) -> None:
@@ -383,6 +406,131 @@ def test_an_end_that_spark_did_not_tell_of_does_not_hold_up_a_drain(
     assert [type(fact) for fact in running.facts(TaskEnded, TaskFailed)] == [TaskEnded]
 
 
+def test_the_cause_of_a_failure_is_not_that_of_the_query_before(running: Running) -> None:
+    """The batch under way failed just before the drain, which runs it again; and it fails for another reason."""
+    errors = iter([OSError("the first"), OSError("the second")])
+    running.write = lambda *_: _raise(next(errors))()
+    running.spark.available = 1
+    running.spark.hold_events()
+    running.query.admit(ALL)
+    running.query.start()
+    running.spark.queries[0].wait_end()
+    running.spark.before_start = running.spark.deliver_events
+    running.query.drain()
+    (failed,) = running.facts(TaskEnded, TaskFailed)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.message == "the second"
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------------------
+
+
+def internal_failure(running: Running) -> str:
+    """What the only failure says that was told. It sends the whole job back."""
+    (failed,) = running.facts(TaskFailed, TaskEnded)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.kind is FailureClass.INTERNAL
+    return failed.failure.message
+
+
+def of_unknown_run(batch: Batch) -> None:
+    raise InternalError(f"batch {batch} is committed, and no run is known to have written it")
+
+
+def test_a_committed_batch_of_an_unknown_run_fails_the_run_although_no_batch_follows(running: Running) -> None:
+    query = running.another(on_commit=of_unknown_run)
+    running.spark.available = 1
+    query.admit(ALL)
+    query.start()
+    running.wait_for(lambda: bool(running.facts(TaskFailed)))
+    assert "batch 0 is committed, and no run is known" in internal_failure(running)
+    query.stop()
+    assert running.facts(BatchCommitted, TaskEnded) == []
+
+
+def test_a_committed_batch_of_an_unknown_run_is_found_when_the_run_is_asked(running: Running) -> None:
+    query = running.another(on_commit=of_unknown_run)
+    running.spark.deaf = True
+    query.admit(ALL)
+    query.start()
+    running.spark.available = 1
+    running.wait_for(lambda: layout.committed(running.directory) == 0)
+    assert running.facts(TaskFailed) == [], "nobody has said a word of it"
+    with pytest.raises(InternalError):
+        query.report()
+    assert "batch 0 is committed" in internal_failure(running)
+
+
+def test_a_run_whose_batches_are_of_an_unknown_run_does_not_start(running: Running) -> None:
+    run_batches(running.directory, 2)
+    running.another(on_commit=of_unknown_run).start()
+    assert "batch 2 is committed" in internal_failure(running)
+    assert running.spark.queries == []
+    assert running.facts(TaskStarted) == []
+
+
+def test_a_batch_does_not_go_on_behind_one_of_an_unknown_run(running: Running) -> None:
+    query = running.another(on_commit=of_unknown_run)
+    running.spark.deaf = True
+    running.spark.available = 2
+    query.admit(ALL)
+    query.start()
+    running.spark.queries[0].wait_end()
+    assert "batch 0 is committed" in internal_failure(running)
+    assert running.spark.queries[0].ran == [0]
+
+
+def test_a_run_that_has_failed_lets_the_batch_in_its_hook_go(running: Running) -> None:
+    running.spark.available = 1
+    running.query.start()
+    running.wait_for(lambda: bool(running.facts(BatchEntered)))
+    assert running.query.fail(InternalError("what it holds is not to be trusted"))
+    running.spark.queries[0].wait_end()
+    running.spark.deliver_events()
+    assert not running.query.fail(OSError("too late"))
+    assert internal_failure(running) == "what it holds is not to be trusted"
+    assert not running.facts(OutputsWritten)
+
+
+def test_word_of_a_query_that_the_run_never_launched_sends_the_job_back(running: Running) -> None:
+    running.query.start()
+    with pytest.raises(InternalError):
+        running.query.terminated("another's", None)
+    assert "told of Spark's query another's, which it never launched" in internal_failure(running)
+
+
+def test_a_batch_of_a_query_that_the_run_never_launched_sends_the_job_back(running: Running) -> None:
+    running.query.start()
+    with pytest.raises(InternalError):
+        running.query.progressed(SimpleNamespace(runId="another's", batchId=0, numInputRows=1))
+    assert "told of Spark's query another's, which it never launched" in internal_failure(running)
+    assert running.facts(BatchCommitted) == []
+
+
+def test_late_word_of_a_batch_of_the_query_before_is_taken(running: Running) -> None:
+    """The query was stopped, and another one of the run follows: it is known, and so is what it committed."""
+    query = running.another(stateful=1)
+    running.spark.available = 1
+    query.admit(ALL)
+    query.start()
+    running.committed(0)
+    query.drain()
+    first, last = running.spark.queries
+    query.progressed(SimpleNamespace(runId=first.runId, batchId=0, numInputRows=1))
+    query.terminated(str(first.runId), "it was stopped")
+    query.terminated(str(last.runId), "it had ended")
+    assert [type(fact) for fact in running.facts(TaskEnded, TaskFailed)] == [TaskEnded]
+
+
+@pytest.mark.parametrize("order", ["drain", "start"])
+def test_an_order_that_cannot_come_is_told_and_not_carried_out(running: Running, order: str) -> None:
+    if order == "start":
+        running.query.start()
+    getattr(running.query, order)()
+    assert f"({order.upper()}) came to a run that was" in internal_failure(running)
+    assert len(running.spark.queries) == (order == "start")
+
+
 # -- leaving out -------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +547,32 @@ def test_a_batch_is_left_out_although_nothing_comes_after_it(running: Running) -
     assert started.boundary.batch == 3
     assert [each.ran for each in running.spark.queries] == [[3], []]
     assert not running.facts(BatchEntered), "nobody is asked about a batch that is left out"
+
+
+def test_a_batch_that_cannot_be_left_out_is_a_failure(running: Running) -> None:
+    run_batches(running.directory, 2)
+    offsets(running.directory, 3, '{"offset":3}')
+    running.write = _raise(OSError("no room"))
+    running.another(run=2).start(skip=True)
+    (failed,) = running.facts(TaskStarted, TaskFailed)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.message == "batch 3 could not be left out"
+    assert len(running.spark.queries) == 1
+
+
+def test_an_interrupt_lets_go_of_a_batch_that_is_being_left_out(running: Running) -> None:
+    run_batches(running.directory, 2)
+    offsets(running.directory, 3, '{"offset":3}')
+    query = running.another(run=2)
+
+    def interrupted(*_: object) -> None:
+        query.interrupt()
+        raise OSError("the executor went with it")
+
+    running.write = interrupted
+    query.start(skip=True)
+    assert running.facts(TaskStarted, TaskFailed, TaskEnded) == []
+    assert len(running.spark.queries) == 1
 
 
 def test_only_the_batch_under_way_is_left_out(running: Running) -> None:

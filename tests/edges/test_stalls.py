@@ -58,6 +58,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr("headgate.task.query.time", made)
+    monkeypatch.setattr("headgate.task.heartbeat.time", made)
     monkeypatch.setattr("headgate.run.stalls.time", made)
     monkeypatch.setattr("headgate.run.serial.time", made)
     return made
@@ -124,7 +125,7 @@ def test_a_planner_or_source_that_does_not_come_back_is_told_and_an_idle_query_i
 def test_a_batch_that_waits_for_its_readers_is_not_stalled(running: Running, looking: Looking, clock: Clock) -> None:
     running.spark.available = 1
     running.query.start()
-    running.wait_for(lambda: running.query._waiting == Batch(0))
+    running.wait_for(lambda: running.query._admission.waiting == Batch(0))
     clock.now_s += 10_000
     assert looking.look() == []
 
@@ -212,6 +213,38 @@ def test_a_query_that_waits_for_a_time_that_went_away_is_started_again(
     running.query.relaunch(lambda: held.append("again"))
     assert held == ["gates"], "once is enough"
     assert running.facts(TaskFailed, TaskEnded) == []
+
+
+def waiting_for_the_past(running: Running, clock: Clock) -> None:
+    running.another(trigger_ms=1_000)
+    running.query.start()
+    clock.back_s = 3_600
+    clock.now_s += 10
+    assert running.query.waits_for_the_past
+
+
+def test_a_query_that_cannot_be_started_again_has_failed(running: Running, clock: Clock) -> None:
+    waiting_for_the_past(running, clock)
+
+    def away() -> None:
+        raise OSError("the gates are away")
+
+    running.query.relaunch(away)
+    (failed,) = running.facts(TaskFailed, TaskEnded)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.message == "the gates are away"
+    assert len(running.spark.queries) == 1
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_run_that_nobody_wants_is_not_started_again(running: Running, clock: Clock, before: bool) -> None:
+    waiting_for_the_past(running, clock)
+    if before:
+        running.query.interrupt()
+    running.query.relaunch(running.query.interrupt)
+    assert running.facts(TaskFailed, TaskEnded) == []
+    assert len(running.spark.queries) == 1
+    assert running.query.doing is None
 
 
 def test_a_query_without_an_interval_does_not_mind_the_clock(running: Running, looking: Looking, clock: Clock) -> None:

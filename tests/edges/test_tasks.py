@@ -16,6 +16,7 @@ from headgate.core import effects as e
 from headgate.core.effects import CreateRecord
 from headgate.core.events import (
     FailedAttemptsAborted,
+    PreCommitFailed,
     Reported,
     SinkFull,
     SinkPreCommitted,
@@ -27,12 +28,15 @@ from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generati
 from headgate.core.records import CommitPermit, InFlight, TaskSnapshot, Transaction
 from headgate.core.restart import FailureClass
 from headgate.core.state import JobState
+from headgate.errors import InternalError
 from headgate.job.node import Node, NodeKind
 from headgate.job.plan import Plan, PlannedChannel, PlannedTask
+from headgate.run.batch_runs import Past
 from headgate.run.perform import Performer
 from headgate.run.tasks import Tasks
 from headgate.sink.api import FailedAttempts, WriteId
 from headgate.source.api import Source
+from headgate.task.lifecycle import RunEvent
 from headgate.task.query import Query, Stopped
 from services.server import wait_until
 from tests.edges.spark_files import offsets, position, put, run_batches
@@ -148,8 +152,7 @@ class Process:
     def ran(self, run: int, *batches: int, generation: Generation = FIRST) -> None:
         """A run of ``up`` wrote these batches and Spark committed them."""
         for batch in batches:
-            with self.tasks._lock:
-                self.tasks._runs.setdefault((generation, UP), {})[Batch(batch)] = Run(run)
+            self.tasks.batch_runs.write(generation, UP, Batch(batch), Run(run))
             query = self.root / f"tasks/up/g{generation}"
             offsets(query, batch, json.dumps({"offset": batch}))
             put(query / f"commits/{batch}", "v2\n{}")
@@ -213,6 +216,98 @@ def test_what_both_sinks_have_committed_is_forgotten(process: Process) -> None:
     process.order(commit(1, AUDIT, NO_BATCH, 2))
     assert process.told[-1] == TransactionCommitted(FIRST, AUDIT, FIRST, CheckpointId(1))
     assert sorted(process.tasks.committed_runs(FIRST, UP)) == [3, 4, 5]
+
+
+def leading(process: Process, run: int = 1, generation: Generation = FIRST) -> Query:
+    """A run of ``up`` that has been created."""
+    work: Any = SimpleNamespace(name="job/up", generation=generation, task=UP, run=Run(run), on_stop=lambda: None)
+    query = Query(work, None, process.told.append, lambda *_: None)  # type: ignore[arg-type]
+    process.tasks._queries[UP] = query
+    return query
+
+
+def test_a_pre_commit_of_a_batch_whose_run_is_unknown_sends_the_whole_job_back(process: Process) -> None:
+    """It would leave out the rows of that batch, and the checkpoint would count them as read."""
+    leading(process, run=2)
+    process.ran(2, 0, 2)
+    process.order(pre_commit(1, OUT, NO_BATCH, 2))
+    assert process.sinks[OUT].pre_committed == []
+    assert [type(fact) for fact in process.told] == [TaskFailed, PreCommitFailed]
+    failed, _ = process.told
+    assert isinstance(failed, TaskFailed)
+    assert (failed.generation, failed.task, failed.run) == (FIRST, UP, 2)
+    assert failed.failure.kind is FailureClass.INTERNAL
+    assert "batch 1 of task up is committed, and no run is known to have written it" in failed.failure.message
+
+
+def test_a_run_that_has_ended_cannot_fail_any_more_so_the_process_ends(process: Process) -> None:
+    process.ran(1, 0, 2)
+    query = leading(process)
+    for event in (RunEvent.INTERRUPT, RunEvent.END):
+        query._take(event)
+    with pytest.raises(InternalError, match="batch 1 of task up"):
+        process.order(pre_commit(1, OUT, NO_BATCH, 2))
+    assert process.sinks[OUT].pre_committed == []
+
+
+def test_a_pre_commit_of_a_generation_that_is_over_fails_nobody(process: Process) -> None:
+    leading(process, generation=SECOND)
+    process.ran(1, 0, 2)
+    process.order(pre_commit(1, OUT, NO_BATCH, 2))
+    assert [type(fact) for fact in process.told] == [PreCommitFailed]
+
+
+def test_nothing_is_thrown_away_while_the_run_of_a_committed_batch_is_unknown(process: Process) -> None:
+    """What counts of that batch would go as what a dead run left."""
+    leading(process, run=2)
+    process.ran(1, 0, 1, 2)
+    process.tasks.batch_runs.restore(FIRST, UP, Batch(0))
+    process.tasks.batch_runs.write(FIRST, UP, Batch(2), Run(1))
+    process.order(e.AbortFailedAttempts(FIRST, OUT, Run(2)))
+    assert process.sinks[OUT].scope == []
+    (failed,) = process.told
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.kind is FailureClass.INTERNAL
+    assert "batch 1 of task up" in failed.failure.message
+
+
+def commit_batch(process: Process, batch: int, generation: Generation = FIRST) -> None:
+    process.tasks._committed(start(UP, generation), Batch(batch))
+
+
+def test_a_committed_batch_whose_run_is_unknown_is_not_passed_over(process: Process) -> None:
+    """Its segment would stand in no log, and its readers would never see the rows."""
+    process.ran(1, 0, 1, 3)
+    segment(process.root, 2)
+    with pytest.raises(InternalError, match="batch 2 of task up is committed, and no run is known to have written it"):
+        commit_batch(process, 2)
+
+
+def test_the_batch_that_a_generation_began_behind_is_known_to_be_an_earlier_ones(process: Process) -> None:
+    process.tasks.batch_runs.restore(SECOND, UP, Batch(6))
+    commit_batch(process, 6, SECOND)
+    assert process.tasks.run_of(SECOND, UP, Batch(6)) is Past.RESTORED
+    with pytest.raises(InternalError, match="batch 7"):
+        commit_batch(process, 7, SECOND)
+
+
+def test_a_batch_that_an_ended_run_wrote_is_entered_for_that_run(process: Process) -> None:
+    """It was committed just before the run died: the next one makes it visible, and by whom it was written is known."""
+    process.ran(1, 0)
+    segment(process.root, 0)
+    leading(process, run=2)
+    commit_batch(process, 0)
+    entry = Segments(process.root / "channels/up/g1", ONE).entry(Batch(0))
+    assert entry is not None
+    assert entry.run == 1
+
+
+def test_a_batch_that_all_sinks_have_committed_is_known_to_be_settled(process: Process) -> None:
+    process.ran(1, 0, 1)
+    for sink in (OUT, AUDIT):
+        process.order(pre_commit(1, sink, NO_BATCH, 1), commit(1, sink, NO_BATCH, 1))
+    assert process.tasks.run_of(FIRST, UP, Batch(1)) is Past.SETTLED
+    commit_batch(process, 1)
 
 
 # -- rebuilding --------------------------------------------------------------------------------------------------------
@@ -339,6 +434,7 @@ def test_an_order_that_is_given_twice_starts_one_run(process: Process) -> None:
 def test_a_run_that_cannot_say_where_it_stands_is_asked_again(process: Process) -> None:
     process.order(start(DOWN, positions=(NO_BATCH,)))
     query = process.root / "tasks/down/g2"
+    process.tasks.batch_runs.write(SECOND, DOWN, Batch(0), Run(1))
     put(query / "commits/0", "v2\n{}")
     put(query / "offsets/0", "not an entry")
     process.order(e.AskTask(SECOND, DOWN, Run(1)))
@@ -372,9 +468,7 @@ def test_a_source_that_cannot_be_told_ends_nothing(process: Process, batch: int)
 def waiting(process: Process) -> tuple[threading.Thread, Query, list[BaseException]]:
     """A batch of ``up`` that waits in its hook for room in the sink ``out``, as the core has heard."""
     order = e.StartTask(FIRST, UP, Run(1), in_place=False)
-    work: Any = SimpleNamespace(generation=FIRST, task=UP, run=Run(1), on_stop=lambda: None)
-    query = Query(work, None, process.told.append, lambda *_: None)  # type: ignore[arg-type]
-    process.tasks._queries[UP] = query
+    query = leading(process)
     process.sinks[OUT].room = False
     raised: list[BaseException] = []
 

@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import headgate as hg
+from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.errors import BadStorage, InvalidJob
 from headgate.run import stalls
+from headgate.run.batch_runs import BatchRuns
 from headgate.run.control import ControlClient, Reply
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
@@ -101,6 +103,27 @@ def test_a_batch_that_fails_runs_again_and_nothing_else_moves(
     restarts = [line for line in lines if line["event"] == "restart" and "does not please" in line["cause"]]
     assert [(line["level"], line["class"], line["delay_ms"]) for line in restarts] == [("task", "external", 200)]
     assert {line["generation"] for line in lines if line["event"] == "generation"} == {1}
+
+
+def test_a_batch_of_an_unknown_run_sends_the_job_back_and_every_row_comes_out_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[tuple[TaskId, Batch]] = []
+    remember = BatchRuns.write
+
+    def forget_once(runs: BatchRuns, generation: Generation, task: TaskId, batch: Batch, run: Run) -> None:
+        if batch == 2 and not forgotten:
+            forgotten.append((task, batch))
+        else:
+            remember(runs, generation, task, batch, run)
+
+    monkeypatch.setattr(BatchRuns, "write", forget_once)
+    result, lines = run(spark, "fork", tmp_path, interval="300ms")
+    assert result.ending == "finished"
+    assert verdict("fork", tmp_path, ROWS) == {}
+    restarts = [line for line in lines if line["event"] == "restart" and "no run is known" in line["cause"]]
+    assert [(line["level"], line["class"]) for line in restarts] == [("job", "internal")]
+    assert {line["generation"] for line in lines if line["event"] == "generation"} == {1, 2}
 
 
 def test_all_readers_of_an_operator_that_is_not_deterministic_see_the_same(spark: SparkSession, tmp_path: Path) -> None:
