@@ -155,9 +155,9 @@ def channel_hop(spark: SparkSession, rows: int = 16_000_000, batches: int = 8) -
         schema = spark.range(1).selectExpr(*columns).schema
         for number in range(batches):
             frame = spark.range(each * number, each * (number + 1), numPartitions=2).selectExpr(*columns)
-            frame.write.parquet(str(segments.write_id(written, Batch(number), Run(1))))
+            frame.write.parquet(str(segments.segment_directory(written, Batch(number), Run(1))))
             log.commit(Batch(number), Run(1))
-            shutil.copytree(segments.write_id(written, Batch(number), Run(1)), where / "files" / str(number))
+            shutil.copytree(segments.segment_directory(written, Batch(number), Run(1)), where / "files" / str(number))
         gates = Gates()
         gates.open(Generation(1), channel, TaskId("hop"), Batch(batches - 1))
 

@@ -20,7 +20,7 @@ from headgate.connect.kafka.producer import PIECE, TransactionWriter
 from headgate.connect.kafka.source import CONNECTOR
 from headgate.connect.postgres.columns import matched
 from headgate.connect.postgres.copying import copy_rows
-from headgate.connect.postgres.table import Column, Table, read_table
+from headgate.connect.postgres.table import PostgresColumn, PostgresTable, read_table
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.sink.partitions import Place, first_rows, write_partitions
 from headgate.task.listener import Listener
@@ -201,7 +201,7 @@ def postgres(spark: SparkSession, rows: int = 2_000_000) -> None:
 class _Copy:
     """COPY by an executor, in a transaction that ends with it."""
 
-    def __init__(self, dsn: str, table: Table, columns: tuple[Column, ...]) -> None:
+    def __init__(self, dsn: str, table: PostgresTable, columns: tuple[PostgresColumn, ...]) -> None:
         self._dsn = dsn
         self._table = table
         self._columns = columns

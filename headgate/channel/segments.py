@@ -42,7 +42,7 @@ def directory_of(task: TaskId, generation: Generation) -> str:
     return f"channels/{task}/g{generation}"
 
 
-def write_id(directory: Path, batch: Batch, run: Run) -> Path:
+def segment_directory(directory: Path, batch: Batch, run: Run) -> Path:
     """Where a run writes a batch."""
     return directory / str(batch) / f"r{run}"
 
@@ -60,7 +60,7 @@ class Segments:
 
         An entry that says something else is from an earlier incarnation of a job whose storage was begun anew since.
         """
-        where = write_id(self.directory, batch, run)
+        where = segment_directory(self.directory, batch, run)
         if not where.is_dir():
             return  # Every batch makes one, rows or not. Whoever still needs it finds that there is no entry.
         entry = SegmentEntry(

@@ -408,7 +408,7 @@ class Tasks:
             branch = task.branches[0]
             self._invoke(order, SinkId(branch.sink.uid), frame, batch)
             return
-        directory = segments.write_id(
+        directory = segments.segment_directory(
             self._root / segments.directory_of(order.task, order.generation), batch, order.run
         )
         frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")

@@ -276,12 +276,12 @@ def _first_unfit_line(data: bytes, parse: Parse) -> tuple[int, str]:
     return _first_unfit(len(lines), lambda count: parse(b"".join(lines[:count])))
 
 
-def _first_unfit(rows: int, write_id: Callable[[int], object]) -> tuple[int, str]:
-    """Which row, counted from 0, is the first to make ``write_id`` fail when given all of them so far; and why."""
+def _first_unfit(rows: int, parse: Callable[[int], object]) -> tuple[int, str]:
+    """Which row, counted from 0, is the first to make ``parse`` fail when given all of them so far; and why."""
 
     def why(count: int) -> str:
         try:
-            write_id(count)
+            parse(count)
         except pa.ArrowException as error:
             # Arrow's own row numbers are counted within what it was given.
             return re.sub(r" in row \d+|Row #\d+: ", "", str(error).splitlines()[0])

@@ -72,7 +72,7 @@ class RunEvent(Enum):
     FAIL = "a failure"
 
 
-class Answer(Enum):
+class Reaction(Enum):
     """What whoever brings an event does about it."""
 
     GO = "go"
@@ -90,7 +90,7 @@ class Edge:
     """What an event in a state leads to."""
 
     to: RunState
-    answer: Answer
+    answer: Reaction
 
 
 class Lifecycle:
@@ -101,7 +101,7 @@ class Lifecycle:
         self.state = RunState.CREATED
         self._story: deque[str] = deque(maxlen=STORY_MAX)
 
-    def take(self, event: RunEvent) -> Answer:
+    def take(self, event: RunEvent) -> Reaction:
         """Move to the next state. ``InternalError`` if the table has no place for it: the state stays as it is."""
         edge = TABLE.get((self.state, event))
         if edge is None:
@@ -110,7 +110,7 @@ class Lifecycle:
                 f"{event.value} ({event.name}) came to a run that was {self.state.value}, and cannot; before it "
                 f"came {came}. This is an error in Headgate, please report it"
             )
-        if edge.answer is not Answer.IGNORE:
+        if edge.answer is not Reaction.IGNORE:
             self._story.append(event.name)
         self.state = edge.to
         return edge.answer
@@ -131,15 +131,15 @@ class Lifecycle:
         return self.state in HALTING
 
 
-def _stay(answer: Answer, *states: RunState) -> dict[RunState, Edge]:
+def _stay(answer: Reaction, *states: RunState) -> dict[RunState, Edge]:
     return {each: Edge(each, answer) for each in states}
 
 
-def _to(state: RunState, answer: Answer, *states: RunState) -> dict[RunState, Edge]:
+def _to(state: RunState, answer: Reaction, *states: RunState) -> dict[RunState, Edge]:
     return {each: Edge(state, answer) for each in states}
 
 
-_S, _E, _A = RunState, RunEvent, Answer
+_S, _E, _A = RunState, RunEvent, Reaction
 COMING_UP = (_S.CREATED, _S.STARTING, _S.SKIPPING)
 BEFORE_THE_END = (
     *COMING_UP,

@@ -38,7 +38,7 @@ from headgate.errors import HeadgateError, InternalError
 from headgate.task.failure import classify, shorten
 from headgate.task.heartbeat import Doing, Heartbeat
 from headgate.task.launches import Launched, Launches, QueryState
-from headgate.task.lifecycle import Answer, Lifecycle, RunEvent, RunState
+from headgate.task.lifecycle import Lifecycle, Reaction, RunEvent, RunState
 from headgate.task.listener import Listener
 from headgate.task.logs import failures
 
@@ -156,7 +156,7 @@ class Query:
         except Exception as error:  # noqa: BLE001 - whatever keeps a query from starting is its failure
             self.fail(error)
             return
-        if self._take(RunEvent.UP) is Answer.GO:
+        if self._take(RunEvent.UP) is Reaction.GO:
             self._tell(TaskStarted(work.generation, work.task, work.run, boundary))
 
     def pause(self, seconds: float) -> None:
@@ -296,7 +296,7 @@ class Query:
 
     # -- the states of the run -----------------------------------------------------------------------------------------
 
-    def _take(self, event: RunEvent) -> Answer:
+    def _take(self, event: RunEvent) -> Reaction:
         """What is to be done about an event. ``Stopped`` if it is refused; what cannot be is a failure, and raised."""
         try:
             with self._lock:
@@ -305,7 +305,7 @@ class Query:
         except InternalError as error:
             self.fail(error)
             raise
-        if answer is Answer.REFUSE:
+        if answer is Reaction.REFUSE:
             raise Stopped
         return answer
 
@@ -314,7 +314,7 @@ class Query:
             raise Stopped
 
     def _end(self, boundary: Boundary) -> None:
-        if self._take(RunEvent.END) is Answer.GO:
+        if self._take(RunEvent.END) is Reaction.GO:
             self._tell(TaskEnded(self.work.generation, self.work.task, self.work.run, boundary))
 
     def _fail(self, event: RunEvent, failure: Failure, error: BaseException | None = None) -> bool:
@@ -326,7 +326,7 @@ class Query:
 
     def _note_failure(self, event: RunEvent, failure: Failure, error: BaseException | None) -> bool:
         with self._lock:
-            news = self._take(event) is Answer.GO
+            news = self._take(event) is Reaction.GO
             if news:
                 self._trouble.failure, self._trouble.error = failure, error
         return news
@@ -416,7 +416,7 @@ class Query:
                 live = self._launches.mark_ended(run_id) is QueryState.LIVE
                 cause = self._trouble.cause
                 failed = live and exception is not None and self._has_failed(exception, cause)
-                stopped = live and exception is None and self._take(RunEvent.QUERY_STOPPED) is Answer.STOP
+                stopped = live and exception is None and self._take(RunEvent.QUERY_STOPPED) is Reaction.STOP
             if failed:
                 failures.error("%s failed: %s", self.work.name, cause or exception)
                 self._tell_failure()
@@ -524,7 +524,7 @@ class Query:
     def _halt_on(self, event: RunEvent) -> bool:
         """Take an event for which the present query is stopped. From that moment on its end is as wanted."""
         with self._lock:
-            if self._take(event) is not Answer.GO:
+            if self._take(event) is not Reaction.GO:
                 return False
             self._launches.mark_halted()
         self._halt()

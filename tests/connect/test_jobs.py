@@ -17,7 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from pyspark.sql import SparkSession
 
 from headgate import state_backend
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.connect.kafka.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
 from headgate.task import session
@@ -191,7 +191,7 @@ def test_whoever_takes_up_the_id_of_a_batch_that_is_being_written_is_named_and_t
     out = to_kafka(kafka.servers, topic, ["value"])
     source = {"rows": 100, "rows_per_batch": 100}
     job = run({"directory": str(tmp_path), "source": source, "gate": str(gate), "sinks": {"out": out}})
-    with Client(kafka.servers) as other:
+    with BrokerClient(kafka.servers) as other:
         taken = wait_for_ids(other, f"{topic}.", job)[0]
         producer = other.init_producer(taken, 60_000)
     gate.touch()
@@ -215,7 +215,7 @@ def test_a_sink_with_little_room_takes_checkpoints_early_however_long_the_interv
     assert sum(completed(line) for line in job.lines) >= batches // 2
 
 
-def wait_for_ids(client: Client, prefix: str, job: JobProcess) -> list[str]:
+def wait_for_ids(client: BrokerClient, prefix: str, job: JobProcess) -> list[str]:
     """The ids that have a transaction open, as soon as there are any."""
     found: list[str] = []
 

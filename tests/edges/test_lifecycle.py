@@ -9,7 +9,7 @@ import pytest
 
 from headgate.errors import InternalError
 from headgate.task import lifecycle
-from headgate.task.lifecycle import TABLE, Answer, Lifecycle, RunEvent, RunState
+from headgate.task.lifecycle import TABLE, Lifecycle, Reaction, RunEvent, RunState
 
 ALL = {(state, event) for state in RunState for event in RunEvent}
 EDGES = """
@@ -118,7 +118,7 @@ failed       FAIL           failed       ignore
 """What is expected, written out once more by hand: state, event, next state, answer."""
 
 EXPECTED = {
-    (RunState(state), RunEvent[event]): (RunState(to), Answer(answer))
+    (RunState(state), RunEvent[event]): (RunState(to), Reaction(answer))
     for state, event, to, answer in (line.split() for line in EDGES.splitlines() if line)
 }
 MISSING = sorted(ALL - set(EXPECTED), key=lambda edge: (edge[0].value, edge[1].name))
@@ -190,7 +190,7 @@ def test_the_table_knows_no_thread_clock_file_or_spark() -> None:
 # -- what holds of all edges -------------------------------------------------------------------------------------------
 
 
-def edges(*states: RunState) -> Iterable[tuple[RunEvent, RunState, Answer]]:
+def edges(*states: RunState) -> Iterable[tuple[RunEvent, RunState, Reaction]]:
     for (state, event), edge in TABLE.items():
         if state in states:
             yield event, edge.to, edge.answer
@@ -200,13 +200,13 @@ def test_a_run_that_is_over_stays_as_it_is_and_tells_nothing_more() -> None:
     for state in (RunState.ENDED, RunState.FAILED):
         for event, to, answer in edges(state):
             assert to is state, event
-            assert answer in (Answer.IGNORE, Answer.REFUSE), event
+            assert answer in (Reaction.IGNORE, Reaction.REFUSE), event
 
 
 def test_a_run_that_nobody_wants_begins_nothing() -> None:
     for event, to, answer in edges(RunState.STOPPING):
         assert to in (RunState.STOPPING, RunState.ENDED, RunState.FAILED), event
-        assert (answer is Answer.GO) == (to is not RunState.STOPPING), event
+        assert (answer is Reaction.GO) == (to is not RunState.STOPPING), event
 
 
 @pytest.mark.parametrize("event", [RunEvent.INTERRUPT, RunEvent.FAIL], ids=names)

@@ -16,7 +16,7 @@ ONE, TWO = ChannelId("one.0"), ChannelId("two.0")
 
 def write(directory: Path, batch: int, run: int, **files: str) -> None:
     """What one run of a batch leaves: the files of its rows, and what Spark puts beside them."""
-    where = segments.write_id(directory, Batch(batch), Run(run))
+    where = segments.segment_directory(directory, Batch(batch), Run(run))
     where.mkdir(parents=True)
     for name, text in {**files, "_SUCCESS": "", ".part.crc": "x"}.items():
         (where / name).write_text(text, encoding="utf-8")

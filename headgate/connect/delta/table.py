@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from headgate.connect.tables.placing import TableFile
 from headgate.connect.tables.schema import Columns, as_nullable, columns_of, compare
-from headgate.connect.tables.sink import Conflict, Mark, Table, rows_in
+from headgate.connect.tables.sink import Conflict, Mark, VersionedTable, rows_in
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def client() -> Any:
 
 
 @dataclass(frozen=True)
-class DeltaLog(Table):
+class DeltaLog(VersionedTable):
     """A Delta table at one version."""
 
     target: Path

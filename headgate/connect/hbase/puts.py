@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import quote
 
-from headgate.connect.rest.client import Answer
+from headgate.connect.rest.client import Response
 from headgate.connect.rest.writer import RequestWriter
 from headgate.connect.text import Piece
 from headgate.errors import UserError
@@ -33,7 +33,7 @@ class PutWriter(RequestWriter):
         # Spark may be set to break long Base64 texts into lines, which the gateway does not read.
         return b'{"Row":[' + texts.replace(rb"\r\n", b"") + b"]}" if texts else b""
 
-    def undone(self, answer: Answer, rows: int) -> None:
+    def undone(self, answer: Response, rows: int) -> None:
         """See ``RequestWriter.undone``. The gateway speaks of all rows at once."""
         del rows
         if answer.status == 404:

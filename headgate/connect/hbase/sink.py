@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as eve
 from pyspark.sql.types import BinaryType
 
 from headgate.connect.hbase.puts import PutWriter
-from headgate.connect.rest.client import Answer
+from headgate.connect.rest.client import Response
 from headgate.connect.rest.endpoint import Endpoint, endpoint
 from headgate.connect.rest.sink import RestSink
 from headgate.connect.rest.writer import Bounds
@@ -130,7 +130,7 @@ class HBaseSink(RestSink):
     def _description(self) -> str:
         return f"/{quote(self._target)}/schema"
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: Response) -> None:
         """See that the gateway reaches HBase, and that the table is there with its families."""
         if answer.status == 404:
             raise InvalidOption(

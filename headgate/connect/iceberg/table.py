@@ -15,7 +15,7 @@ from headgate.connect.iceberg.catalog import Catalog
 from headgate.connect.iceberg.columns import columns_of_table, iceberg_columns, iceberg_schema
 from headgate.connect.tables.placing import TableFile, local_directory
 from headgate.connect.tables.schema import Columns, compare
-from headgate.connect.tables.sink import Conflict, Mark, Table
+from headgate.connect.tables.sink import Conflict, Mark, VersionedTable
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EXPIRE_AT_ONCE = 20
 
 
 @dataclass(frozen=True)
-class IcebergTable(Table):
+class IcebergTable(VersionedTable):
     """What the catalog answered."""
 
     catalog: Catalog

@@ -24,7 +24,7 @@ BREATH_MS = 20
 
 
 @dataclass(frozen=True)
-class Topic:
+class LibrdkafkaTopic:
     """A topic that is there. ``handle`` is librdkafka's."""
 
     name: str
@@ -40,7 +40,7 @@ class _Failure:
     size: int
 
 
-class Client:
+class LibrdkafkaClient:
     """A handle, made with options that are checked. For one thread, and never to be carried over a fork."""
 
     def __init__(self, options: Mapping[str, Option], *, wait_ms: int) -> None:
@@ -51,7 +51,7 @@ class Client:
         self._transactional_id = str(options["transactional.id"])
         self._message_max = int(options.get(MESSAGE_MAX, MESSAGE_MAX_BYTES))
         self._wait_ms = wait_ms
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, LibrdkafkaTopic] = {}
         self._failure: _Failure | None = None
         self._heard: Problem | None = None
         self._statistics = b""
@@ -104,7 +104,7 @@ class Client:
                 self.fail(doing, self.timed_out())
             self.poll(BREATH_MS)
 
-    def find(self, name: str) -> Topic:
+    def find(self, name: str) -> LibrdkafkaTopic:
         """The topic, which must be there."""
         known = self._topics.get(name)
         if known is not None:
@@ -120,7 +120,7 @@ class Client:
         except BaseException:
             lib.rd_kafka_topic_destroy(handle)
             raise
-        self._topics[name] = Topic(name, handle, count)
+        self._topics[name] = LibrdkafkaTopic(name, handle, count)
         return self._topics[name]
 
     def hear(self, doing: str) -> None:
@@ -213,7 +213,7 @@ class Client:
         """What the broker says about a topic: an error, and how many partitions it has."""
         lib, deadline = self.library, self.deadline()
         while True:
-            answer = ctypes.POINTER(native.Metadata)()
+            answer = ctypes.POINTER(native.NativeMetadata)()
             code = lib.rd_kafka_metadata(self.handle, 0, handle, ctypes.byref(answer), self.step(deadline))
             if not code:
                 break

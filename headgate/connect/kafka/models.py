@@ -40,7 +40,7 @@ class Producer:
 
 
 @dataclass(frozen=True)
-class Transaction:
+class TransactionDescription:
     """What the coordinator knows of a transactional id."""
 
     transactional_id: str

@@ -107,7 +107,7 @@ class _MetadataTopic(ctypes.Structure):
     _fields_ = (("topic", TEXT), ("partition_cnt", INT), ("partitions", P), ("err", INT))
 
 
-class Metadata(ctypes.Structure):
+class NativeMetadata(ctypes.Structure):
     """``rd_kafka_metadata``."""
 
     _fields_ = (
@@ -139,8 +139,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_last_error": (INT, ()),
     "rd_kafka_err2name": (TEXT, (INT,)),
     "rd_kafka_err2str": (TEXT, (INT,)),
-    "rd_kafka_metadata": (INT, (P, INT, P, ctypes.POINTER(ctypes.POINTER(Metadata)), INT)),
-    "rd_kafka_metadata_destroy": (None, (ctypes.POINTER(Metadata),)),
+    "rd_kafka_metadata": (INT, (P, INT, P, ctypes.POINTER(ctypes.POINTER(NativeMetadata)), INT)),
+    "rd_kafka_metadata_destroy": (None, (ctypes.POINTER(NativeMetadata),)),
     "rd_kafka_init_transactions": (P, (P, INT)),
     "rd_kafka_begin_transaction": (P, (P,)),
     "rd_kafka_commit_transaction": (P, (P, INT)),

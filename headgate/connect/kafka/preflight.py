@@ -6,7 +6,7 @@ One rule: what would fail later is refused before anything runs, and says what t
 import logging
 from dataclasses import replace
 
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.connect.kafka.security import warn_of_login
 from headgate.connect.kafka.target import Target, client_options
 from headgate.core.ids import SinkId
@@ -47,7 +47,7 @@ def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, wr
     )
 
 
-def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> Target:
+def check_standing(client: BrokerClient, target: Target, sink: SinkId, owner: str) -> Target:
     """See that the topic is there, that the broker lets a transaction be open this long, and that we may use our ids.
 
     Returns the target with how much it takes at once, if we may know.
@@ -65,7 +65,7 @@ def check_standing(client: Client, target: Target, sink: SinkId, owner: str) -> 
     return replace(target, takes=_takes(client, target.topic))
 
 
-def _is_missing(client: Client, topic: str) -> bool:
+def _is_missing(client: BrokerClient, topic: str) -> bool:
     """Whether nobody knows of the topic. A broker may be late to hear of one that was made a moment ago."""
     retry = Retry(HEARD_OF)
     while client.metadata([topic]).missing:
@@ -74,7 +74,7 @@ def _is_missing(client: Client, topic: str) -> bool:
     return False
 
 
-def _limit(client: Client) -> int | None:
+def _limit(client: BrokerClient) -> int | None:
     """The longest that a transaction may be open. None if we may not know: the broker itself refuses then."""
     try:
         said = client.broker_config(LIMIT)
@@ -83,7 +83,7 @@ def _limit(client: Client) -> int | None:
     return None if said is None else int(said)
 
 
-def _takes(client: Client, topic: str) -> int | None:
+def _takes(client: BrokerClient, topic: str) -> int | None:
     try:
         said = client.topic_config(topic, TAKES)
     except UserError:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.connect.kafka import native
-from headgate.connect.kafka.client import STEP_MS, Client, Topic
+from headgate.connect.kafka.client import STEP_MS, LibrdkafkaClient, LibrdkafkaTopic
 from headgate.connect.kafka.faults import Indefinite
 from headgate.connect.kafka.messages import Singly, Together, build
 from headgate.connect.kafka.rows import TOPIC, check
@@ -59,7 +59,7 @@ class PreCommitted:
 class TransactionWriter:
     """A producer with one transactional id. For one thread; not to be carried over a fork."""
 
-    def __init__(self, client: Client, transactional_id: str, topic: str | None) -> None:
+    def __init__(self, client: LibrdkafkaClient, transactional_id: str, topic: str | None) -> None:
         """Use ``open``."""
         self.transactional_id = transactional_id
         self._client = client
@@ -85,7 +85,7 @@ class TransactionWriter:
         for brokers that are away. Rows without a topic of their own go to ``topic``.
         """
         made = settings(servers, options, transactional_id, timeout_ms=timeout_ms, wait_ms=wait_ms)
-        client = Client(made, wait_ms=wait_ms)
+        client = LibrdkafkaClient(made, wait_ms=wait_ms)
         try:
             if topic is not None:
                 client.find(topic)
@@ -221,7 +221,7 @@ class TransactionWriter:
             self._client.poll(0)
             self._client.hear(f"cannot write to topic {name}")
 
-    def _send_together(self, messages: Together, topic: Topic) -> None:
+    def _send_together(self, messages: Together, topic: LibrdkafkaTopic) -> None:
         """Hand over an array. When the queue is full librdkafka takes none of the rest: that is handed over again."""
         produce = self._client.library.rd_kafka_produce_batch
         flags = native.F_COPY | (native.F_PARTITION if messages.partitioned else 0)
@@ -238,7 +238,7 @@ class TransactionWriter:
                 self._client.refused(f"cannot write to topic {topic.name}", code, messages.size(done))
             wait()
 
-    def _send_singly(self, messages: Singly, topic: Topic) -> None:
+    def _send_singly(self, messages: Singly, topic: LibrdkafkaTopic) -> None:
         """Hand over one by one."""
         produce, handle = self._client.library.rd_kafka_produceva, self._client.handle
         wait = self._room(topic)
@@ -250,7 +250,7 @@ class TransactionWriter:
                     self._client.refused(doing, problem.code, messages.size(index))
                 wait()
 
-    def _room(self, topic: Topic) -> Callable[[], None]:
+    def _room(self, topic: LibrdkafkaTopic) -> Callable[[], None]:
         """What to call while the queue is full. It gives up when the queue has not moved for long."""
         client = self._client
         seen, deadline = client.waiting(), client.deadline()

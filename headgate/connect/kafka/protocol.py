@@ -21,7 +21,7 @@ from headgate.connect.kafka.models import (
     Metadata,
     Partition,
     Producer,
-    Transaction,
+    TransactionDescription,
 )
 from headgate.connect.kafka.security import security
 from headgate.connect.kafka.wire import requests
@@ -41,16 +41,16 @@ from headgate.errors import InvalidOption
 
 __all__ = [
     "Broker",
-    "Client",
+    "BrokerClient",
     "CommittedOffset",
     "Ended",
     "KafkaProblem",
     "ListedTransaction",
     "Metadata",
-    "Outcome",
     "Partition",
     "Producer",
-    "Transaction",
+    "TransactionDescription",
+    "TransactionOutcome",
 ]
 
 TIMEOUT_S = 8.0
@@ -59,7 +59,7 @@ UNFINISHED = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """Decided, but readers may not see it yet."""
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """What became of a transaction that was to be ended."""
 
     DONE = "done"
@@ -74,16 +74,16 @@ class Outcome(Enum):
 class Ended:
     """What became of a transaction, with Kafka's own name for it where it was refused."""
 
-    outcome: Outcome
+    outcome: TransactionOutcome
     name: str = ""
 
     @property
     def ok(self) -> bool:
         """Whether the transaction is ended as asked."""
-        return self.outcome is Outcome.DONE
+        return self.outcome is TransactionOutcome.DONE
 
 
-class Client:
+class BrokerClient:
     """Connections to the brokers of one cluster, made when they are needed.
 
     Any thread may call; calls are made one after the other. A pickled client is one that is not connected.
@@ -124,10 +124,10 @@ class Client:
     def coordinator(self, transactional_id: str) -> Broker:
         """Who looks after a transactional id."""
 
-        def write_id(deadline: Deadline) -> Broker:
+        def attempt(deadline: Deadline) -> Broker:
             return self._cluster.find(transactional_id, TRANSACTION_COORDINATOR, deadline)
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> Ended:
         """Commit or abort the open transaction of a producer.
@@ -137,39 +137,41 @@ class Client:
         call = requests.end_txn(transactional_id, Producer(producer_id, epoch), commit=commit)
         doing = f"to {'commit' if commit else 'abort'} transaction {transactional_id}"
 
-        def write_id(deadline: Deadline) -> Ended:
+        def attempt(deadline: Deadline) -> Ended:
             code = self._cluster.ask_coordinator(transactional_id, TRANSACTION_COORDINATOR, call, deadline)
             if code == INVALID_TXN_STATE:
-                return Ended(Outcome.WRONG_STATE, name_of(code))
+                return Ended(TransactionOutcome.WRONG_STATE, name_of(code))
             if code in FENCED:
-                return Ended(Outcome.FENCED, name_of(code))
+                return Ended(TransactionOutcome.FENCED, name_of(code))
             self._cluster.check_coordinator(code, doing, transactional_id, TRANSACTION_COORDINATOR)
-            return Ended(Outcome.DONE)
+            return Ended(TransactionOutcome.DONE)
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def see_through(
         self, transactional_id: str, producer_id: int, epoch: int, timeout_s: float | None = None
-    ) -> Transaction | None:
+    ) -> TransactionDescription | None:
         """As ``see_all_through``, for one. None if the brokers have forgotten the id."""
         ended = {transactional_id: Producer(producer_id, epoch)}
         return self.see_all_through(ended, timeout_s).get(transactional_id)
 
-    def see_all_through(self, ended: Mapping[str, Producer], timeout_s: float | None = None) -> dict[str, Transaction]:
+    def see_all_through(
+        self, ended: Mapping[str, Producer], timeout_s: float | None = None
+    ) -> dict[str, TransactionDescription]:
         """Wait until transactions that were ended are over, so that readers see their end; return their last states.
 
         A broker that dies after it has answered may have the end in its log and not yet in all partitions; whoever
         coordinates next completes it. A transaction of a later producer proves that the earlier one is over.
         """
 
-        def write_id(deadline: Deadline) -> dict[str, Transaction]:
+        def attempt(deadline: Deadline) -> dict[str, TransactionDescription]:
             found = self._described(list(ended), deadline)
             for name, transaction in found.items():
                 if _is_unfinished(transaction, ended[name]):
                     raise Unfinished(f"transaction {name} is still in {transaction.state}: are all brokers up?")
             return found
 
-        return self._cluster.until_done(write_id, timeout_s)
+        return self._cluster.until_done(attempt, timeout_s)
 
     def settle(self, transactional_id: str) -> None:
         """Wait until readers see the end of whatever was ended last under an id."""
@@ -177,7 +179,7 @@ class Client:
         if found is not None:
             self.see_through(transactional_id, found.producer_id, found.epoch)
 
-    def describe(self, transactional_ids: Sequence[str]) -> dict[str, Transaction]:
+    def describe(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
         """What is known of these ids. One that the brokers do not know is left out."""
         return self._cluster.until_done(lambda deadline: self._described(transactional_ids, deadline))
 
@@ -185,7 +187,7 @@ class Client:
         """All ids with this prefix, in these states or in any. Those that the user may not see are left out."""
         call = requests.list_transactions(states)
 
-        def write_id(deadline: Deadline) -> list[ListedTransaction]:
+        def attempt(deadline: Deadline) -> list[ListedTransaction]:
             brokers, _ = self._cluster.ask_any(requests.metadata([]), deadline)
             found: dict[str, ListedTransaction] = {}
             for broker in brokers:
@@ -194,24 +196,24 @@ class Client:
                 found.update({each.transactional_id: each for each in listed})
             return [found[name] for name in sorted(found) if name.startswith(prefix)]
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def init_producer(self, transactional_id: str, timeout_ms: int) -> Producer:
         """Take over an id: whatever is open under it is aborted, and its producers so far are fenced."""
         call = requests.init_producer_id(transactional_id, timeout_ms)
         doing = f"to take over transactional id {transactional_id}"
 
-        def write_id(deadline: Deadline) -> Producer:
+        def attempt(deadline: Deadline) -> Producer:
             code, producer = self._cluster.ask_coordinator(transactional_id, TRANSACTION_COORDINATOR, call, deadline)
             self._cluster.check_coordinator(code, doing, transactional_id, TRANSACTION_COORDINATOR)
             return producer
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def metadata(self, topics: Sequence[str] = ()) -> Metadata:
         """The brokers, and the partitions of these topics. A topic that is not there is named as missing."""
 
-        def write_id(deadline: Deadline) -> Metadata:
+        def attempt(deadline: Deadline) -> Metadata:
             brokers, answers = self._cluster.ask_any(requests.metadata(topics), deadline)
             missing = tuple(answer.name for answer in answers if answer.code == UNKNOWN_TOPIC)
             found = [answer for answer in answers if answer.code != UNKNOWN_TOPIC]
@@ -219,7 +221,7 @@ class Client:
                 check(answer.code, f"to describe topic {answer.name}")
             return Metadata(tuple(brokers), {answer.name: answer.leaders for answer in found}, missing)
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def fetch_offsets(
         self, group: str, partitions: Iterable[Partition], *, stable: bool = True
@@ -232,13 +234,13 @@ class Client:
         call = requests.offset_fetch(group, list(partitions), stable=stable)
         doing = f"to read the offsets of group {group}"
 
-        def write_id(deadline: Deadline) -> dict[Partition, CommittedOffset]:
+        def attempt(deadline: Deadline) -> dict[Partition, CommittedOffset]:
             code, answers = self._cluster.ask_coordinator(group, GROUP_COORDINATOR, call, deadline)
             for each in (code, *(code for code, _ in answers.values())):
                 self._cluster.check_coordinator(each, doing, group, GROUP_COORDINATOR)
             return {partition: stored for partition, (_, stored) in answers.items() if stored.offset >= 0}
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def commit_offsets(self, group: str, offsets: Mapping[Partition, CommittedOffset | int]) -> None:
         """Store offsets for a group without members, for others to see how far a job is."""
@@ -248,12 +250,12 @@ class Client:
         }
         call = requests.offset_commit(group, stored)
 
-        def write_id(deadline: Deadline) -> None:
+        def attempt(deadline: Deadline) -> None:
             for partition, code in self._cluster.ask_coordinator(group, GROUP_COORDINATOR, call, deadline):
                 doing = f"to store offsets of {partition.topic}-{partition.number} for group {group}"
                 self._cluster.check_coordinator(code, doing, group, GROUP_COORDINATOR)
 
-        self._cluster.until_done(write_id)
+        self._cluster.until_done(attempt)
 
     def broker_config(self, name: str) -> str | None:
         """A setting of the brokers, as it is in force at the first of them who answers.
@@ -261,7 +263,7 @@ class Client:
         None if there is no such setting, or it is secret.
         """
 
-        def write_id(deadline: Deadline) -> str | None:
+        def attempt(deadline: Deadline) -> str | None:
             brokers, _ = self._cluster.ask_any(requests.metadata([]), deadline)
             calls = [
                 (
@@ -272,14 +274,14 @@ class Client:
             ]
             return _setting(name, self._cluster.ask_first(calls, deadline))
 
-        return self._cluster.until_done(write_id)
+        return self._cluster.until_done(attempt)
 
     def topic_config(self, topic: str, name: str) -> str | None:
         """A setting of a topic, as ``broker_config``."""
         call = requests.describe_config(requests.TOPIC_RESOURCE, topic, name)
         return self._cluster.until_done(lambda deadline: _setting(name, self._cluster.ask_any(call, deadline)))
 
-    def _described(self, transactional_ids: Sequence[str], deadline: Deadline) -> dict[str, Transaction]:
+    def _described(self, transactional_ids: Sequence[str], deadline: Deadline) -> dict[str, TransactionDescription]:
         by_broker: dict[Broker, list[str]] = {}
         for name in dict.fromkeys(transactional_ids):
             by_broker.setdefault(self._cluster.find(name, TRANSACTION_COORDINATOR, deadline), []).append(name)
@@ -304,7 +306,7 @@ def _setting(name: str, answers: list[tuple[int, dict[str, str | None]]]) -> str
     return found
 
 
-def _is_unfinished(found: Transaction, producer: Producer) -> bool:
+def _is_unfinished(found: TransactionDescription, producer: Producer) -> bool:
     # Whoever fences a producer aborts its transaction under the next epoch: that one is waited for too.
     later = found.producer_id != producer.producer_id or found.epoch > producer.epoch + 1
     return found.state in UNFINISHED and not later

@@ -5,7 +5,7 @@ One rule: a marker that is not there proves nothing once the broker may have for
 
 import time
 
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.errors import UserError
 
 RETENTION = "offsets.retention.minutes"
@@ -13,7 +13,7 @@ UNKNOWN_MS = 24 * 60 * 60 * 1000
 """What is taken for the retention when the broker does not say it."""
 
 
-def may_be_forgotten(client: Client, begun_ms: int) -> bool:
+def may_be_forgotten(client: BrokerClient, begun_ms: int) -> bool:
     """Whether a marker that was set at that time or later may be gone. Half of the retention is left for clocks."""
     try:
         said = client.broker_config(RETENTION)

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa:
 from headgate.connect.kafka.models import Partition
 from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
 from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.connect.kafka.security import warn_of_login
 from headgate.errors import InvalidOption, UserError
 from headgate.source.api import Source
@@ -246,7 +246,7 @@ class KafkaSource(Source):
             return
         offsets = {Partition(name, p): at for name, each in offsets_of(offset).items() for p, at in each.items()}
         # Not through librdkafka: when a connection breaks under such a request, it takes the whole process down.
-        with Client(self.servers, for_librdkafka(self.options)) as client:
+        with BrokerClient(self.servers, for_librdkafka(self.options)) as client:
             client.commit_offsets(self.group, offsets)
 
     # -- helpers -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from headgate.connect.kafka.journal import Note, read_note, write_note
 from headgate.connect.kafka.names import Names
 from headgate.connect.kafka.preflight import check_standing
 from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
-from headgate.connect.kafka.protocol import Client, Partition
+from headgate.connect.kafka.protocol import BrokerClient, Partition
 from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.target import Target, client_options
 from headgate.connect.kafka.validate import refused, validated
@@ -98,7 +98,7 @@ class StagedKafkaSink(WriteAheadSink):
 
     def _open(self, context: SinkContext) -> None:
         names = self._names(context.job, context.sink, context.incarnation)
-        with Client(self._target.servers, client_options(self._target)) as client:
+        with BrokerClient(self._target.servers, client_options(self._target)) as client:
             self._target = check_standing(client, self._target, context.sink, names.owner)
             self._partitions = len(client.metadata([self._target.topic]).topics[self._target.topic])
 
@@ -110,7 +110,7 @@ class StagedKafkaSink(WriteAheadSink):
         with TransactionWriter.open(
             target.servers, target.producer_options, transactional_id, target.timeout_ms, target.topic
         ) as writer:  # from here on no other publisher of the partition can commit
-            with Client(target.servers, client_options(target), WAIT_MS / 1000) as client:
+            with BrokerClient(target.servers, client_options(target), WAIT_MS / 1000) as client:
                 stored = client.fetch_offsets(group, [partition]).get(partition)
             if stored is not None and stored.offset >= number:
                 return
@@ -126,7 +126,7 @@ class StagedKafkaSink(WriteAheadSink):
                 writer.write(rows)
             writer.send_marker(group, target.topic, 0, number)
             writer.commit()
-        with Client(target.servers, client_options(target)) as client:
+        with BrokerClient(target.servers, client_options(target)) as client:
             client.settle(transactional_id)
 
     def _staged_ms(self, pre_committed: StagedCommittable) -> int:
@@ -140,7 +140,7 @@ class StagedKafkaSink(WriteAheadSink):
 
     def _is_forgotten(self, note: Note) -> bool:
         """Whether Kafka may have forgotten the markers of a publication."""
-        with Client(self._target.servers, client_options(self._target)) as client:
+        with BrokerClient(self._target.servers, client_options(self._target)) as client:
             return may_be_forgotten(client, note.begun_ms)
 
     def _names(self, job: str, sink: SinkId, incarnation: str) -> Names:

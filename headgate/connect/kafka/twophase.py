@@ -23,7 +23,7 @@ from headgate.connect.kafka import rows
 from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
 from headgate.connect.kafka.names import Names, Scheme, token
 from headgate.connect.kafka.preflight import check_standing, check_timeout
-from headgate.connect.kafka.protocol import Client, Producer
+from headgate.connect.kafka.protocol import BrokerClient, Producer
 from headgate.connect.kafka.slots import Slots
 from headgate.connect.kafka.target import Owned, Target, client_options
 from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
@@ -46,7 +46,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
+class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
     """What ``kafka.sink`` makes, unless it is asked for the staged way."""
 
     committable = KafkaCommittable
@@ -79,7 +79,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
             staging = Staging(context.staging, context.job, context.sink)
             with external(f"sink {context.sink}: cannot make {staging.root}"):
                 make_directory(staging.root, context.directory_mode)
-        client = Client(self._target.servers, client_options(self._target))
+        client = BrokerClient(self._target.servers, client_options(self._target))
         try:
             target = check_standing(client, self._target, context.sink, names.owner)
         except BaseException:
@@ -89,7 +89,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
         super().open(context)
 
     @contextmanager
-    def connected(self, what: str) -> Iterator[Client]:
+    def connected(self, what: str) -> Iterator[BrokerClient]:
         """The client of this process, which says itself what the broker answers; and the directory for rows."""
         with external(what):
             yield self._opened.client
@@ -134,7 +134,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
         return {"pre_committed_ms": time.time_ns() // 1_000_000}
 
     def missing(
-        self, session: Client, pre_committed: TransactionCommittable[OpenTransaction]
+        self, session: BrokerClient, pre_committed: TransactionCommittable[OpenTransaction]
     ) -> Collection[OpenTransaction]:
         """None: what the broker has given up is written anew from the files, and without files it is refused here."""
         if self._opened.staging is None:
@@ -154,7 +154,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
             if each.file
         ]
 
-    def commit_all(self, session: Client, pre_committed: TransactionCommittable[OpenTransaction]) -> None:
+    def commit_all(self, session: BrokerClient, pre_committed: TransactionCommittable[OpenTransaction]) -> None:
         """End every transaction, and write anew what was lost."""
         assert isinstance(pre_committed, KafkaCommittable)
         work = self._opened
@@ -173,7 +173,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
             )
             on_executors(lost, write_anew)
 
-    def throw_away(self, session: Client, covered: Callable[[WriteId], bool]) -> None:
+    def throw_away(self, session: BrokerClient, covered: Callable[[WriteId], bool]) -> None:
         """Abort what this process has open and is covered, and remove the rows that wait for it."""
         work = self._opened
         for write_id in work.slots.write_ids():
@@ -220,7 +220,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
         assert self._work is not None, "open comes first"
         return self._work
 
-    def _end(self, client: Client, one: tuple[WriteId, OpenTransaction, Scheme]) -> "_Ended | Lost | None":
+    def _end(self, client: BrokerClient, one: tuple[WriteId, OpenTransaction, Scheme]) -> "_Ended | Lost | None":
         """Commit one transaction. Nothing is returned for one that was committed before, and taken up since."""
         write_id, transaction, scheme = one
         work = self._opened
@@ -240,7 +240,9 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
         path = work.staging.part(write_id) / transaction.file
         return Lost(work.owned, name, use, str(path), transaction.size, transaction.checksum)
 
-    def _see_that_all_is_open(self, client: Client, pre_committed: TransactionCommittable[OpenTransaction]) -> None:
+    def _see_that_all_is_open(
+        self, client: BrokerClient, pre_committed: TransactionCommittable[OpenTransaction]
+    ) -> None:
         wanted = {
             self._opened.names.transactional_id(write_id.generation, each.slot): (each.producer_id, each.epoch)
             for write_id, transactions in pre_committed.parts
@@ -256,7 +258,7 @@ class TwoPhaseKafkaSink(TransactionSink[Client, OpenTransaction]):
                     "its checkpoint: the job must go back to its last one"
                 )
 
-    def _fence_off(self, client: Client, prefix: str, *, earlier_than: Generation | None = None) -> None:
+    def _fence_off(self, client: BrokerClient, prefix: str, *, earlier_than: Generation | None = None) -> None:
         """Abort every open transaction whose id begins so, and let none of their producers write any more."""
         for listed in client.list_transactions(prefix, ["Ongoing"]):
             name = listed.transactional_id
@@ -277,7 +279,7 @@ class _Ended:
 class _Work:
     """What an opened sink has."""
 
-    def __init__(self, owned: Owned, client: Client, staging: Staging | None, slots: Slots) -> None:
+    def __init__(self, owned: Owned, client: BrokerClient, staging: Staging | None, slots: Slots) -> None:
         self.owned = owned
         self.client = client
         self.staging = staging
@@ -290,11 +292,11 @@ class _Work:
         """What things are called."""
         return self.owned.names
 
-    def in_parallel(self, end: Callable[[Client, Item], Result], items: Sequence[Item]) -> list[Result]:
+    def in_parallel(self, end: Callable[[BrokerClient, Item], Result], items: Sequence[Item]) -> list[Result]:
         """Do something for each item, a few at a time."""
         wanted = min(ENDERS, len(items))
         while len(self._clients) < wanted:
-            self._clients.append(Client(self.owned.target.servers, client_options(self.owned.target)))
+            self._clients.append(BrokerClient(self.owned.target.servers, client_options(self.owned.target)))
         return side_by_side(lambda number, some: [end(self._clients[number], item) for item in some], items, wanted)
 
     def close(self) -> None:

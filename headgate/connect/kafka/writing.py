@@ -19,7 +19,7 @@ from headgate.connect.kafka.committable import OpenTransaction
 from headgate.connect.kafka.faults import Fenced
 from headgate.connect.kafka.names import Slot
 from headgate.connect.kafka.producer import TransactionWriter
-from headgate.connect.kafka.protocol import Client, Partition
+from headgate.connect.kafka.protocol import BrokerClient, Partition
 from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
 from headgate.connect.kafka.target import Owned, client_options
 from headgate.core.ids import Generation
@@ -96,7 +96,7 @@ def write_anew(lost: Lost) -> str:
     """Write the rows of a lost transaction and commit them, once, however often this is called."""
     path = Path(lost.path)
     with _writer(lost.owned, lost.transactional_id) as writer:  # from here on nobody else writes under this id
-        with Client(lost.owned.target.servers, client_options(lost.owned.target)) as client:
+        with BrokerClient(lost.owned.target.servers, client_options(lost.owned.target)) as client:
             marker = last_committed(lost.owned, lost.transactional_id, client)
             if marker is not None and marker >= lost.token:
                 return ""
@@ -119,12 +119,12 @@ def write_anew(lost: Lost) -> str:
                 writer.write(batch)
         _mark(writer, lost.owned, lost.transactional_id, lost.token)
         writer.commit()
-    with Client(lost.owned.target.servers, client_options(lost.owned.target)) as client:
+    with BrokerClient(lost.owned.target.servers, client_options(lost.owned.target)) as client:
         client.settle(lost.transactional_id)
     return ""
 
 
-def is_committed(owned: Owned, transactional_id: str, token: int, client: Client) -> bool:
+def is_committed(owned: Owned, transactional_id: str, token: int, client: BrokerClient) -> bool:
     """Whether the marker says that a use of an id was committed.
 
     The next use may be open, and may stay so until this one is answered. It is begun when this one is over, and markers
@@ -137,7 +137,7 @@ def is_committed(owned: Owned, transactional_id: str, token: int, client: Client
     return False
 
 
-def last_committed(owned: Owned, transactional_id: str, client: Client, *, stable: bool = True) -> int | None:
+def last_committed(owned: Owned, transactional_id: str, client: BrokerClient, *, stable: bool = True) -> int | None:
     """The token of the last use of an id that was committed. None if there is none, or it is forgotten."""
     group, partition = owned.names.marker_group(transactional_id), Partition(owned.target.topic, 0)
     stored = client.fetch_offsets(group, [partition], stable=stable).get(partition)
@@ -147,7 +147,7 @@ def last_committed(owned: Owned, transactional_id: str, client: Client, *, stabl
 def whose(owned: Owned, transactional_id: str) -> str:
     """Who has an id now, as far as the broker tells."""
     try:
-        with Client(owned.target.servers, client_options(owned.target)) as client:
+        with BrokerClient(owned.target.servers, client_options(owned.target)) as client:
             found = client.describe([transactional_id]).get(transactional_id)
     except ExternalError:
         found = None

@@ -13,7 +13,7 @@ from headgate.connect.mariadb.address import Address
 from headgate.connect.mariadb.loading import load
 from headgate.connect.mariadb.problems import is_worth_another_try, speaking
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected, quoted
-from headgate.connect.mariadb.table import APPLIED, Table, check_durable, check_rights, find, make_notes
+from headgate.connect.mariadb.table import APPLIED, MariaDBTable, check_durable, check_rights, find, make_notes
 from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext
 from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
@@ -28,7 +28,7 @@ _ORDER = "headgate_order"
 class MariaDBSink(WriteAheadSink):
     """What ``mariadb.sink`` makes."""
 
-    _table: Table | None = None
+    _table: MariaDBTable | None = None
 
     def __init__(self, address: Address, table: str, key: tuple[str, ...], parallelism: int) -> None:
         """All checked by ``build``."""
@@ -38,7 +38,7 @@ class MariaDBSink(WriteAheadSink):
         self._key = key
 
     def describe(self) -> str:
-        """Table, key and server."""
+        """MariaDBTable, key and server."""
         by = f", by {', '.join(self._key)}" if self._key else ""
         return f"MariaDB table {self._name} of {self._address}{by}"
 

@@ -30,7 +30,7 @@ NOTES = {APPLIED: _APPLIED, COMMITS: _COMMITS}
 
 
 @dataclass(frozen=True)
-class Column:
+class MariaDBColumn:
     """A column that rows may have a value for."""
 
     name: str
@@ -39,11 +39,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class MariaDBTable:
     """The table that a sink writes to."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[MariaDBColumn, ...]
     unique: tuple[frozenset[str], ...]
     """The columns of each primary key and unique index, in lower case."""
 
@@ -83,7 +83,7 @@ class Table:
                 )
 
 
-def find(session: Session, who: str, address: Address, name: str) -> Table:
+def find(session: Session, who: str, address: Address, name: str) -> MariaDBTable:
     """Look at the table. Anything but a table of InnoDB is refused."""
     found = session.ask(
         "SELECT ENGINE, TABLE_TYPE, TABLE_NAME FROM information_schema.TABLES "
@@ -112,10 +112,10 @@ def find(session: Session, who: str, address: Address, name: str) -> Table:
         (name,),
     ):
         indexes.setdefault(index, set()).add(str(column).casefold())
-    return Table(
+    return MariaDBTable(
         name,
         tuple(
-            Column(str(column), nullable == "NO" and not default and "auto_increment" not in str(extra).lower())
+            MariaDBColumn(str(column), nullable == "NO" and not default and "auto_increment" not in str(extra).lower())
             for column, nullable, default, extra in columns
             if not str(extra).upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))
         ),
@@ -123,7 +123,7 @@ def find(session: Session, who: str, address: Address, name: str) -> Table:
     )
 
 
-def check_rights(session: Session, table: Table, *, replace: bool) -> None:
+def check_rights(session: Session, table: MariaDBTable, *, replace: bool) -> None:
     """See that the user may write, by writing no row."""
     names = [quoted(column.name) for column in table.columns]
     update = f" ON DUPLICATE KEY UPDATE {names[0]} = VALUES({names[0]})" if replace else ""

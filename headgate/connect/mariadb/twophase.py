@@ -19,7 +19,7 @@ from headgate.connect.mariadb.committable import XACommittable
 from headgate.connect.mariadb.loading import load
 from headgate.connect.mariadb.problems import speaking
 from headgate.connect.mariadb.session import OPEN_SECONDS, Session, connected
-from headgate.connect.mariadb.table import APPLIED, COMMITS, Table, check_durable, check_rights, find, make_notes
+from headgate.connect.mariadb.table import APPLIED, COMMITS, MariaDBTable, check_durable, check_rights, find, make_notes
 from headgate.connect.mariadb.xid import Xid
 from headgate.errors import InvalidOption
 from headgate.sink.api import SinkContext, WriteId
@@ -35,7 +35,7 @@ class XASink(PreparedSink[Session, Xid]):
     """What ``mariadb.sink(mode="xa")`` makes."""
 
     committable = XACommittable
-    _table: Table | None = None
+    _table: MariaDBTable | None = None
 
     def __init__(self, address: Address, table: str) -> None:
         """All checked by ``build``."""
@@ -43,7 +43,7 @@ class XASink(PreparedSink[Session, Xid]):
         self._name = table
 
     def describe(self) -> str:
-        """Table and server."""
+        """MariaDBTable and server."""
         return f"MariaDB table {self._name} of {self._address}, by XA"
 
     def open(self, context: SinkContext) -> None:

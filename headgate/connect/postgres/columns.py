@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from headgate.connect.postgres.fields import TEXTS
-from headgate.connect.postgres.table import Column, ColumnType, Table
+from headgate.connect.postgres.table import ColumnType, PostgresColumn, PostgresTable
 from headgate.errors import InvalidOption
 
 _NESTED = (StructType, MapType, ArrayType, VariantType)
@@ -30,8 +30,8 @@ _JSON = ("json", "jsonb")
 
 
 def matched(
-    dataframe: DataFrame, table: Table, mapping: Mapping[str, str] | None, *, who: str
-) -> tuple[DataFrame, tuple[Column, ...]]:
+    dataframe: DataFrame, table: PostgresTable, mapping: Mapping[str, str] | None, *, who: str
+) -> tuple[DataFrame, tuple[PostgresColumn, ...]]:
     """The rows in the form that the table takes, and the table's columns in their order."""
     there = dataframe.columns
     if len(set(there)) < len(there):

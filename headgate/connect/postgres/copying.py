@@ -15,7 +15,7 @@ from headgate.connect.postgres.client import Connection, Server, translated
 from headgate.connect.postgres.fields import Encode, encoder
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.stream import HEADER, TRAILER, Field, as_bytes, lay_out
-from headgate.connect.postgres.table import Column, Table
+from headgate.connect.postgres.table import PostgresColumn, PostgresTable
 from headgate.connect.postgres.text import text_rows
 from headgate.errors import UserError
 from headgate.sink.api import WriteId
@@ -26,7 +26,7 @@ PIECE_BYTES = 32 * 1024 * 1024
 
 @contextmanager
 def writing(
-    server: Server, table: Table, owner: PostgresOwner, write_id: WriteId, wait_ms: int
+    server: Server, table: PostgresTable, owner: PostgresOwner, write_id: WriteId, wait_ms: int
 ) -> Iterator[Connection]:
     """A session that writes for an attempt, under its name."""
     what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {table.describe()}"
@@ -37,7 +37,7 @@ def writing(
 
 
 def copy_rows(
-    connection: Connection, into: sql.Identifier, columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
+    connection: Connection, into: sql.Identifier, columns: Sequence[PostgresColumn], batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Copy all rows. How many there were."""
     first = next(batches)
@@ -62,14 +62,14 @@ def copy_rows(
     return rows
 
 
-def _binary(piece: pa.RecordBatch, encoders: Sequence[Encode], columns: Sequence[Column]) -> memoryview:
+def _binary(piece: pa.RecordBatch, encoders: Sequence[Encode], columns: Sequence[PostgresColumn]) -> memoryview:
     fields = [
         _field(encode, array, column) for encode, array, column in zip(encoders, piece.columns, columns, strict=True)
     ]
     return as_bytes(lay_out(fields, piece.num_rows))
 
 
-def _field(encode: Encode, array: pa.Array, column: Column) -> Field:
+def _field(encode: Encode, array: pa.Array, column: PostgresColumn) -> Field:
     try:
         return encode(array)
     except (pa.ArrowInvalid, UserError) as error:
@@ -79,7 +79,7 @@ def _field(encode: Encode, array: pa.Array, column: Column) -> Field:
         ) from None
 
 
-def _text(piece: pa.RecordBatch, columns: Sequence[Column]) -> memoryview:
+def _text(piece: pa.RecordBatch, columns: Sequence[PostgresColumn]) -> memoryview:
     return text_rows(piece.columns, [column.name for column in columns])
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from headgate.connect.plain import warn_if_plain
 from headgate.connect.postgres.client import Connection, Server, translated
 from headgate.connect.postgres.names import PostgresOwner
-from headgate.connect.postgres.table import Table
+from headgate.connect.postgres.table import PostgresTable
 from headgate.errors import InvalidOption
 
 ANSWER_MS = 5_000
@@ -63,7 +63,7 @@ def check_server(connection: Connection, *, parallelism: int | None, who: str) -
         )
 
 
-def check_columns(table: Table, columns: Mapping[str, str] | None, *, who: str) -> None:
+def check_columns(table: PostgresTable, columns: Mapping[str, str] | None, *, who: str) -> None:
     """See that the columns that the user named are there."""
     for name in (columns or {}).values():
         table.column(name, who)

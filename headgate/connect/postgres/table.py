@@ -61,7 +61,7 @@ class ColumnType:
 
 
 @dataclass(frozen=True)
-class Column:
+class PostgresColumn:
     """A column of a table."""
 
     name: str
@@ -73,12 +73,12 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class PostgresTable:
     """A table, found by its name."""
 
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[PostgresColumn, ...]
     keys: tuple[frozenset[str], ...]
     """Each unique index that any row takes part in: its columns."""
 
@@ -91,7 +91,7 @@ class Table:
         """The name for people."""
         return f"{self.schema}.{self.name}"
 
-    def column(self, name: str, who: str) -> Column:
+    def column(self, name: str, who: str) -> PostgresColumn:
         """The column of this name, if rows may have it."""
         for column in self.columns:
             if column.name == name:
@@ -107,7 +107,7 @@ class Table:
         )
 
 
-def read_table(connection: Connection, name: str, *, who: str, rights: Sequence[str]) -> Table:
+def read_table(connection: Connection, name: str, *, who: str, rights: Sequence[str]) -> PostgresTable:
     """Look the table up, and see that it can be written to with these rights (``INSERT``, ``UPDATE``, ``SELECT``)."""
     row = connection.execute(_TABLE, [name]).fetchone()
     if row is None:
@@ -136,7 +136,7 @@ def read_table(connection: Connection, name: str, *, who: str, rights: Sequence[
         )
     columns = tuple(_column(*each) for each in connection.execute(_COLUMNS, [oid]))
     keys = tuple(frozenset(each) for (each,) in connection.execute(_KEYS, [oid]))
-    return Table(schema, plain, columns, keys)
+    return PostgresTable(schema, plain, columns, keys)
 
 
 def _column(
@@ -147,10 +147,10 @@ def _column(
     catalog: str,
     enum: bool,  # noqa: FBT001 - as above
     *of_element: Any,
-) -> Column:
+) -> PostgresColumn:
     element_oid, element, element_enum, complex_element = of_element
     of = None
     if element_oid is not None:
         # Elements of domains and the like have no binary form here: no known name.
         of = ColumnType("" if complex_element else element, element, element_enum)
-    return Column(name, ColumnType(catalog, shown, enum, of, element_oid or 0), needed, made)
+    return PostgresColumn(name, ColumnType(catalog, shown, enum, of, element_oid or 0), needed, made)

@@ -28,7 +28,7 @@ from headgate.connect.postgres.columns import in_partitions, matched
 from headgate.connect.postgres.committable import PostgresCommittable
 from headgate.connect.postgres.names import Part, PostgresOwner
 from headgate.connect.postgres.opening import check_columns, check_server, opened
-from headgate.connect.postgres.table import Table, read_table
+from headgate.connect.postgres.table import PostgresTable, read_table
 from headgate.connect.postgres.writer import Preparing
 from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.partitions import side_by_side, write_partitions
@@ -58,7 +58,7 @@ class PostgresSink(PreparedSink[Connection, Part]):
         self._parallelism = parallelism
         self._wait_ms = wait_ms
         self._sessions: Sessions | None = None
-        self._table: Table | None = None
+        self._table: PostgresTable | None = None
         self._needs = parallelism or 1
         """How many transactions a batch is expected to prepare."""
 
@@ -68,7 +68,7 @@ class PostgresSink(PreparedSink[Connection, Part]):
         return PostgresOwner.of(self.context)
 
     def describe(self) -> str:
-        """Table and database."""
+        """PostgresTable and database."""
         return f"PostgreSQL table {self._name} in {self._server.describe()}, by prepared transactions"
 
     def open(self, context: SinkContext) -> None:

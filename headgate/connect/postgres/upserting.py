@@ -19,7 +19,7 @@ from headgate.connect.postgres.columns import matched, partitioned_by_key
 from headgate.connect.postgres.copying import copy_rows, writing
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.opening import check_columns, check_writable, opened
-from headgate.connect.postgres.table import Column, Table, read_table
+from headgate.connect.postgres.table import PostgresColumn, PostgresTable, read_table
 from headgate.core.fencing import Order
 from headgate.core.ids import NO_BATCH, NO_RUN
 from headgate.errors import FencedOff, InvalidOption, UserError
@@ -57,7 +57,7 @@ class UpsertSink(IdempotentSink):
         self._parallelism = parallelism
         self._wait_ms = wait_ms
         self._owner: PostgresOwner | None = None
-        self._table: Table | None = None
+        self._table: PostgresTable | None = None
         self._sessions: Sessions | None = None
         self._begun: WriteId | None = None
 
@@ -67,7 +67,7 @@ class UpsertSink(IdempotentSink):
         return True
 
     def describe(self) -> str:
-        """Table, database and key."""
+        """PostgresTable, database and key."""
         return f"PostgreSQL table {self._name} in {self._server.describe()}, upserted by {', '.join(self._key)}"
 
     def open(self, context: SinkContext) -> None:
@@ -143,7 +143,7 @@ class UpsertSink(IdempotentSink):
             raise InvalidOption(f"{who}: the rows have no {', '.join(missing)}, which is their key: add it")
         write_partitions(partitioned_by_key(rows, self._parallelism, self._key), self._upserting(write_id, columns))
 
-    def _upserting(self, write_id: WriteId, columns: tuple[Column, ...]) -> Write:
+    def _upserting(self, write_id: WriteId, columns: tuple[PostgresColumn, ...]) -> Write:
         assert self._table is not None, "open comes first"
         assert self._owner is not None, "open comes first"
         return Upserting(self._server, self._table, self._key, columns, self._owner, write_id, self._wait_ms)
@@ -158,9 +158,9 @@ class Upserting:
     """Writes the partitions of one attempt."""
 
     server: Server
-    table: Table
+    table: PostgresTable
     key: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[PostgresColumn, ...]
     owner: PostgresOwner
     write_id: WriteId
     wait_ms: int

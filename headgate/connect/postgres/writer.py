@@ -15,7 +15,7 @@ from headgate.connect.postgres.copying import copy_rows, writing
 from headgate.connect.postgres.markers import mark
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.prepared import found, roll_back_prepared, take_room
-from headgate.connect.postgres.table import Column, Table
+from headgate.connect.postgres.table import PostgresColumn, PostgresTable
 from headgate.sink.api import WriteId
 from headgate.sink.partitions import Place, first_rows
 
@@ -25,8 +25,8 @@ class Preparing:
     """Writes the partitions of one attempt."""
 
     server: Server
-    table: Table
-    columns: tuple[Column, ...]
+    table: PostgresTable
+    columns: tuple[PostgresColumn, ...]
     owner: PostgresOwner
     write_id: WriteId
     wait_ms: int

@@ -30,7 +30,7 @@ BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What a server answered."""
 
     status: int
@@ -81,7 +81,7 @@ class Asking(Retry):
             )
 
 
-class Client:
+class RestClient:
     """Connections of one thread to an endpoint. A context manager."""
 
     def __init__(self, place: Endpoint) -> None:
@@ -106,7 +106,7 @@ class Client:
         asking: Asking,
         body: bytes | memoryview | None = None,
         kind: str = "application/json",
-    ) -> Answer:
+    ) -> Response:
         """Send the request, to another node each time, until a server answers that is not busy.
 
         ``UserError`` if nobody is let in like this, or there is no trust; ``ExternalError`` after the deadline.
@@ -139,7 +139,7 @@ class Client:
 
     def _answer(
         self, method: str, url: str, body: bytes | memoryview | None, headers: Mapping[str, str], seconds: float
-    ) -> Answer:
+    ) -> Response:
         """Ask once. urllib3 limits each wait for more of an answer, and not all of them together: that is done here."""
         deadline = time.monotonic() + seconds
         response = self._pool.request(
@@ -153,7 +153,7 @@ class Client:
             preload_content=False,
         )
         try:
-            answer = Answer(response.status, b"".join(_parts(response, deadline)))
+            answer = Response(response.status, b"".join(_parts(response, deadline)))
         except BaseException:
             response.close()
             raise

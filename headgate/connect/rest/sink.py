@@ -5,7 +5,7 @@ One rule: a sink asks for the place that it writes to before anything runs, and 
 
 from abc import abstractmethod
 
-from headgate.connect.rest.client import OPEN_SECONDS, Answer, Asking, Client
+from headgate.connect.rest.client import OPEN_SECONDS, Asking, Response, RestClient
 from headgate.connect.rest.endpoint import Endpoint, warn_of_login
 from headgate.connect.rest.writer import Bounds
 from headgate.core.ids import SinkId
@@ -38,7 +38,7 @@ class RestSink(IdempotentSink):
         self._who = f"sink {context.sink}"
         warn_of_login(self._who, self._place)
         self._context = context
-        with Client(self._place) as client:
+        with RestClient(self._place) as client:
             answer = client.ask("GET", self._description, asking=Asking(OPEN_SECONDS, self._who))
         self._check(answer)
 
@@ -48,5 +48,5 @@ class RestSink(IdempotentSink):
         """Where the server describes the target."""
 
     @abstractmethod
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: Response) -> None:
         """``InvalidOption`` unless the description is of something that rows can be written to."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from headgate.connect.rest.client import Answer, Asking, Client
+from headgate.connect.rest.client import Asking, Response, RestClient
 from headgate.connect.rest.endpoint import Endpoint
 from headgate.connect.text import Piece, pieces
 from headgate.sink.partitions import Place
@@ -65,7 +65,7 @@ class RequestWriter(ABC):
         """A request with these rows; empty if there is nothing to be written."""
 
     @abstractmethod
-    def undone(self, answer: Answer, rows: int) -> tuple[int, str] | None:
+    def undone(self, answer: Response, rows: int) -> tuple[int, str] | None:
         """The first row to send again, and why; None if all is done. Raises what sending again cannot help."""
 
     def __call__(self, place: Place, batches: Iterator[pa.RecordBatch]) -> str:
@@ -73,13 +73,13 @@ class RequestWriter(ABC):
         del place
         keys, key = ", ".join(self.keys), self.named[1]
         missing = f"{self.who}: a row has no {key}, {keys} is null or empty: give every row one"
-        with Client(self.place) as client:
+        with RestClient(self.place) as client:
             for batch in batches:
                 for piece in pieces(batch, rows=self.bounds.rows, size=self.bounds.size, missing=missing):
                     self._send(client, piece)
         return ""
 
-    def _send(self, client: Client, rows: Piece) -> None:
+    def _send(self, client: RestClient, rows: Piece) -> None:
         asking = Asking(self.bounds.seconds, f"{self.who}: cannot write to {self.named[0]} {self.target}")
         while body := self.body(rows):
             answer = client.ask(self.method, self.path, asking=asking, body=body, kind=self.kind)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from headgate.connect.rest.client import BUSY, Answer, error_text, shortened
+from headgate.connect.rest.client import BUSY, Response, error_text, shortened
 from headgate.connect.rest.writer import RequestWriter
 from headgate.connect.text import Piece
 from headgate.core.ids import Batch
@@ -54,7 +54,7 @@ class BulkWriter(RequestWriter):
         """The lines, as Spark wrote them."""
         return rows.body
 
-    def undone(self, answer: Answer, rows: int) -> tuple[int, str] | None:
+    def undone(self, answer: Response, rows: int) -> tuple[int, str] | None:
         """See ``RequestWriter.undone``. The server says of each row how it went."""
         if answer.status == 413:
             raise UserError(f"{self.who}: {answer.reason}: a request is too large for the server: lower bulk_bytes")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everywhere with Spark
 
-from headgate.connect.rest.client import Answer
+from headgate.connect.rest.client import Response
 from headgate.connect.rest.endpoint import Endpoint, endpoint
 from headgate.connect.rest.sink import RestSink
 from headgate.connect.rest.writer import Bounds
@@ -99,7 +99,7 @@ class SearchSink(RestSink):
     def _description(self) -> str:
         return f"/{self._target}"
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: Response) -> None:
         """See that there is an index."""
         if answer.status == 404:
             raise InvalidOption(

@@ -56,7 +56,7 @@ class Mark:
     """The same for people who read the table's history."""
 
 
-class Table(ABC):
+class VersionedTable(ABC):
     """A table, as it was read at one version."""
 
     @property
@@ -90,7 +90,7 @@ class TableSink(StagedSink):
         return Guarantee.EXACTLY_ONCE
 
     @abstractmethod
-    def _table(self) -> Table | None:
+    def _table(self) -> VersionedTable | None:
         """The newest version of the table; None if there is no table."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer as RecordProducer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
-from headgate.connect.kafka.protocol import Client, Transaction
+from headgate.connect.kafka.protocol import BrokerClient, TransactionDescription
 
 WAIT_S = 60.0
 PRODUCER = """
@@ -78,7 +78,7 @@ def left_open_by_a_killed_process(
         assert child.wait(WAIT_S) == -signal.SIGKILL
 
 
-def the(client: Client, transactional_id: str) -> Transaction:
+def the(client: BrokerClient, transactional_id: str) -> TransactionDescription:
     """What the broker knows of the id, which must be there."""
     return client.describe([transactional_id])[transactional_id]
 

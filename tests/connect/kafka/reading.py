@@ -7,7 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from services.kafka import Brokers, Kafka
 from services.server import wait_until
 
@@ -29,7 +29,7 @@ class Read(NamedTuple):
 def read(kafka: Brokers, topic: str, *, isolation: str = "read_committed") -> list[Read]:
     """All that can be read once what was ended has come to readers, by partition and offset."""
     security = {key: str(value) for key, value in kafka.client.items() if key != "bootstrap.servers"}
-    with Client(kafka.servers, security, READ_SECONDS) as client:
+    with BrokerClient(kafka.servers, security, READ_SECONDS) as client:
         wait_until(lambda: not client.list_transactions("", ON_THE_WAY), READ_SECONDS, "transactions to be over")
     consumer = Consumer(
         {

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from headgate.connect.kafka.protocol import Client, Outcome, Transaction
+from headgate.connect.kafka.protocol import BrokerClient, TransactionDescription, TransactionOutcome
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError
 from headgate.sink.api import SinkContext, StaleGenerations, TwoPhaseSink
@@ -41,7 +41,7 @@ IDS = 12
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         # The first to ask for a coordinator waits for internal topics, which takes long on a busy machine.
-        with Client(cluster.servers, timeout_s=SECONDS) as client:
+        with BrokerClient(cluster.servers, timeout_s=SECONDS) as client:
             client.init_producer("tests-start", 60_000)
             client.fetch_offsets("tests-start", [])
         yield cluster
@@ -60,8 +60,8 @@ def topic(kafka: KafkaCluster, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def client(kafka: KafkaCluster) -> Iterator[Client]:
-    with Client(kafka.servers, timeout_s=READ_SECONDS) as made:
+def client(kafka: KafkaCluster) -> Iterator[BrokerClient]:
+    with BrokerClient(kafka.servers, timeout_s=READ_SECONDS) as made:
         yield made
 
 
@@ -97,7 +97,7 @@ def until_done(work: Callable[[], None]) -> None:
     wait_until(done, SECONDS, "it to be done")
 
 
-def open_transactions(kafka: KafkaCluster, topic: str, client: Client) -> dict[str, Transaction]:
+def open_transactions(kafka: KafkaCluster, topic: str, client: BrokerClient) -> dict[str, TransactionDescription]:
     """Producers that have written and are gone, with what is known of their transactions."""
     names = [f"{topic}.{number}" for number in range(IDS)]
     for number, name in enumerate(names):
@@ -109,7 +109,7 @@ def open_transactions(kafka: KafkaCluster, topic: str, client: Client) -> dict[s
     return client.describe(names)
 
 
-def coordinator(kafka: KafkaCluster, client: Client, transactional_id: str) -> Kafka:
+def coordinator(kafka: KafkaCluster, client: BrokerClient, transactional_id: str) -> Kafka:
     client.close()  # which forgets whom it knew
     return kafka.node_at(client.coordinator(transactional_id).port)
 
@@ -132,7 +132,7 @@ def see_through(kafka: KafkaCluster, topic: str) -> None:
     assert seen == list(range(IDS))
 
 
-def test_transactions_are_found_whoever_coordinates_them(kafka: KafkaCluster, topic: str, client: Client) -> None:
+def test_transactions_are_found_whoever_coordinates_them(kafka: KafkaCluster, topic: str, client: BrokerClient) -> None:
     found = open_transactions(kafka, topic, client)
     assert len({client.coordinator(name).node for name in found}) == len(kafka.nodes)
     assert [each.transactional_id for each in client.list_transactions(f"{topic}.", ["Ongoing"])] == sorted(found)
@@ -142,7 +142,7 @@ def test_transactions_are_found_whoever_coordinates_them(kafka: KafkaCluster, to
 
 
 def test_settings_are_told_by_whoever_answers(kafka: KafkaCluster) -> None:
-    with Client(kafka.servers) as client:
+    with BrokerClient(kafka.servers) as client:
         first = client.metadata().brokers[0]
         kafka.node_at(first.port).kill()
         assert client.broker_config("transaction.max.timeout.ms") == str(7 * 24 * 60 * 60 * 1000)
@@ -150,13 +150,13 @@ def test_settings_are_told_by_whoever_answers(kafka: KafkaCluster) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_who_follows_a_dead_coordinator_ends_what_it_had_open(
-    kafka: KafkaCluster, topic: str, client: Client, commit: bool
+    kafka: KafkaCluster, topic: str, client: BrokerClient, commit: bool
 ) -> None:
     found = open_transactions(kafka, topic, client)
     coordinator(kafka, client, f"{topic}.0").kill()
     for _ in range(2):  # to repeat it changes nothing
         for name, each in found.items():
-            assert client.end(name, each.producer_id, each.epoch, commit=commit).outcome is Outcome.DONE
+            assert client.end(name, each.producer_id, each.epoch, commit=commit).outcome is TransactionOutcome.DONE
     if commit:
         see_through(kafka, topic)
     kafka.start()
@@ -164,7 +164,7 @@ def test_who_follows_a_dead_coordinator_ends_what_it_had_open(
 
 
 def test_a_coordinator_that_dies_right_after_its_answer_has_decided_for_all_readers(
-    kafka: KafkaCluster, topic: str, client: Client
+    kafka: KafkaCluster, topic: str, client: BrokerClient
 ) -> None:
     found = open_transactions(kafka, topic, client)
     for name, each in found.items():
@@ -194,7 +194,7 @@ def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and
 
 
 def test_rows_are_written_and_stale_generations_thrown_away_while_a_broker_is_gone(
-    kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, client: Client
+    kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, client: BrokerClient
 ) -> None:
     dead = opened(numbers(kafka, topic), context_in(tmp_path))
     write(dead, spark, write_id(0))

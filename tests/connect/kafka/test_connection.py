@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.errors import ExternalError, UserError
 from services.server import HOST, free_port
 from services.tls import Certificates
@@ -45,7 +45,10 @@ def _listening(serve: Serve, host: str = HOST) -> Iterator[str]:
 def _refused(servers: str, options: dict[str, str] | None = None, timeout_s: float = 30.0) -> UserError | ExternalError:
     """What a client says, which must be one line with the address, and in time."""
     began = time.monotonic()
-    with Client(servers, options, timeout_s=timeout_s) as client, pytest.raises((UserError, ExternalError)) as refused:
+    with (
+        BrokerClient(servers, options, timeout_s=timeout_s) as client,
+        pytest.raises((UserError, ExternalError)) as refused,
+    ):
         client.metadata()
     assert time.monotonic() - began < timeout_s + 5
     text = str(refused.value)

@@ -16,13 +16,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from headgate.connect.kafka.protocol import (
     Broker,
-    Client,
+    BrokerClient,
     CommittedOffset,
     Ended,
     KafkaProblem,
-    Outcome,
     Partition,
     Producer,
+    TransactionOutcome,
 )
 from headgate.connect.kafka.wire.requests import TRANSACTION_COORDINATOR
 from headgate.errors import ExternalError, UserError
@@ -51,8 +51,8 @@ with client:
 
 
 @pytest.fixture
-def client(kafka: Kafka) -> Iterator[Client]:
-    with Client(kafka.servers, timeout_s=PATIENT_S) as made:
+def client(kafka: Kafka) -> Iterator[BrokerClient]:
+    with BrokerClient(kafka.servers, timeout_s=PATIENT_S) as made:
         yield made
 
 
@@ -70,7 +70,9 @@ def fresh_topic(kafka: Kafka) -> str:
     return name
 
 
-def test_a_transaction_whose_producer_is_gone_is_committed(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_a_transaction_whose_producer_is_gone_is_committed(
+    kafka: Kafka, client: BrokerClient, fresh_topic: str
+) -> None:
     name = unique("dropped")
     left_open(kafka.client, name, fresh_topic, ["a", "b"])
     found = the(client, name)
@@ -80,22 +82,22 @@ def test_a_transaction_whose_producer_is_gone_is_committed(kafka: Kafka, client:
     assert found.partitions == (Partition(fresh_topic, 0),)
     assert committed(kafka.client, fresh_topic) == []
 
-    assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(Outcome.DONE)
+    assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(TransactionOutcome.DONE)
     over = client.see_through(name, found.producer_id, found.epoch)
     assert over is not None
     assert over.state == "CompleteCommit"
     assert committed(kafka.client, fresh_topic) == ["a", "b"]
 
     again = client.end(name, found.producer_id, found.epoch, commit=True)
-    assert again == Ended(Outcome.DONE)
+    assert again == Ended(TransactionOutcome.DONE)
     assert again.ok
     aborted = client.end(name, found.producer_id, found.epoch, commit=False)
-    assert aborted == Ended(Outcome.WRONG_STATE, "INVALID_TXN_STATE")
+    assert aborted == Ended(TransactionOutcome.WRONG_STATE, "INVALID_TXN_STATE")
     assert not aborted.ok
     assert committed(kafka.client, fresh_topic) == ["a", "b"]
 
 
-def test_another_process_commits_for_one_that_was_killed(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_another_process_commits_for_one_that_was_killed(kafka: Kafka, client: BrokerClient, fresh_topic: str) -> None:
     name = unique("killed")
     left_open_by_a_killed_process(kafka.client, name, fresh_topic, ["a", "b", "c"])
     assert the(client, name).state == "Ongoing"
@@ -107,32 +109,34 @@ def test_another_process_commits_for_one_that_was_killed(kafka: Kafka, client: C
     assert committed(kafka.client, fresh_topic) == ["a", "b", "c"]
 
 
-def test_an_aborted_transaction_is_never_seen(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_an_aborted_transaction_is_never_seen(kafka: Kafka, client: BrokerClient, fresh_topic: str) -> None:
     name = unique("aborted")
     left_open(kafka.client, name, fresh_topic, ["a"])
     found = the(client, name)
-    assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is Outcome.DONE
+    assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is TransactionOutcome.DONE
     client.see_through(name, found.producer_id, found.epoch)
-    assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is Outcome.DONE
-    assert client.end(name, found.producer_id, found.epoch, commit=True).outcome is Outcome.WRONG_STATE
+    assert client.end(name, found.producer_id, found.epoch, commit=False).outcome is TransactionOutcome.DONE
+    assert client.end(name, found.producer_id, found.epoch, commit=True).outcome is TransactionOutcome.WRONG_STATE
     assert committed(kafka.client, fresh_topic) == []
 
 
-def test_taking_over_an_id_aborts_and_fences(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_taking_over_an_id_aborts_and_fences(kafka: Kafka, client: BrokerClient, fresh_topic: str) -> None:
     name = unique("taken")
     left_open(kafka.client, name, fresh_topic, ["a"])
     found = the(client, name)
     owner = client.init_producer(name, 60_000)
     assert (owner.producer_id, owner.epoch) > (found.producer_id, found.epoch)
-    assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(Outcome.FENCED, "PRODUCER_FENCED")
-    assert client.end(name, owner.producer_id, owner.epoch, commit=True).outcome is Outcome.WRONG_STATE
+    assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(
+        TransactionOutcome.FENCED, "PRODUCER_FENCED"
+    )
+    assert client.end(name, owner.producer_id, owner.epoch, commit=True).outcome is TransactionOutcome.WRONG_STATE
     assert committed(kafka.client, fresh_topic) == []
     after = client.see_through(name, found.producer_id, found.epoch)
     assert after is not None
     assert after.state == "Empty"
 
 
-def test_a_transaction_past_its_timeout_is_not_committed(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_a_transaction_past_its_timeout_is_not_committed(kafka: Kafka, client: BrokerClient, fresh_topic: str) -> None:
     name = unique("late")
     producer = begun(kafka.client, name, fresh_topic, ["a"], timeout_ms=8_000)
     found = the(client, name)
@@ -140,19 +144,19 @@ def test_a_transaction_past_its_timeout_is_not_committed(kafka: Kafka, client: C
     del producer
     ended = client.end(name, found.producer_id, 0, commit=True)
     assert not ended.ok
-    assert ended.outcome in (Outcome.FENCED, Outcome.WRONG_STATE)
+    assert ended.outcome in (TransactionOutcome.FENCED, TransactionOutcome.WRONG_STATE)
     assert committed(kafka.client, fresh_topic) == []
 
 
-def test_an_id_that_never_was_is_told(client: Client) -> None:
+def test_an_id_that_never_was_is_told(client: BrokerClient) -> None:
     name = unique("never")
     assert client.describe([name]) == {}
-    assert client.end(name, 4711, 0, commit=True) == Ended(Outcome.FENCED, "INVALID_PRODUCER_ID_MAPPING")
+    assert client.end(name, 4711, 0, commit=True) == Ended(TransactionOutcome.FENCED, "INVALID_PRODUCER_ID_MAPPING")
     assert client.see_through(name, 4711, 0) is None
 
 
 def test_several_transactions_are_ended_and_then_waited_for_together(
-    kafka: Kafka, client: Client, fresh_topic: str
+    kafka: Kafka, client: BrokerClient, fresh_topic: str
 ) -> None:
     names = [unique("together") for _ in range(5)]
     ended = {unique("never"): Producer(4711, 0)}
@@ -167,7 +171,7 @@ def test_several_transactions_are_ended_and_then_waited_for_together(
     assert sorted(committed(kafka.client, fresh_topic)) == sorted(names)
 
 
-def test_transactions_are_listed_by_prefix_and_state(kafka: Kafka, client: Client, topic: str) -> None:
+def test_transactions_are_listed_by_prefix_and_state(kafka: Kafka, client: BrokerClient, topic: str) -> None:
     ours, foreign = unique("ours"), unique("foreign")
     for name in (f"{ours}-1", f"{ours}-2", foreign):
         left_open(kafka.client, name, topic, ["x"])
@@ -183,24 +187,24 @@ def test_transactions_are_listed_by_prefix_and_state(kafka: Kafka, client: Clien
         client.init_producer(name, 60_000)
 
 
-def test_many_threads_share_a_client(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_many_threads_share_a_client(kafka: Kafka, client: BrokerClient, fresh_topic: str) -> None:
     names = [unique("thread") for _ in range(8)]
     for name in names:
         left_open(kafka.client, name, fresh_topic, [name])
     known = client.describe(names)
 
-    def commit(name: str) -> Outcome:
+    def commit(name: str) -> TransactionOutcome:
         found = known[name]
         outcome = client.end(name, found.producer_id, found.epoch, commit=True).outcome
         client.see_through(name, found.producer_id, found.epoch)
         return outcome
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(commit, names)) == [Outcome.DONE] * len(names)
+        assert list(pool.map(commit, names)) == [TransactionOutcome.DONE] * len(names)
     assert sorted(committed(kafka.client, fresh_topic)) == sorted(names)
 
 
-def test_topics_are_described_or_missing(kafka: Kafka, client: Client, topic: str) -> None:
+def test_topics_are_described_or_missing(kafka: Kafka, client: BrokerClient, topic: str) -> None:
     found = client.metadata([topic, "no-such-topic"])
     assert found.topics == {topic: (1, 1, 1)}
     assert found.missing == ("no-such-topic",)
@@ -209,23 +213,23 @@ def test_topics_are_described_or_missing(kafka: Kafka, client: Client, topic: st
     assert client.coordinator("any") == found.brokers[0]
 
 
-def test_a_name_that_no_topic_can_have_is_refused(client: Client) -> None:
+def test_a_name_that_no_topic_can_have_is_refused(client: BrokerClient) -> None:
     with pytest.raises(UserError, match="INVALID_TOPIC_EXCEPTION"):
         client.metadata(["no/topic"])
 
 
-def test_settings_of_brokers_and_topics_are_shown(client: Client, topic: str) -> None:
+def test_settings_of_brokers_and_topics_are_shown(client: BrokerClient, topic: str) -> None:
     assert int(client.broker_config("transaction.max.timeout.ms") or 0) > 0
     assert client.broker_config("no.such.setting") is None
     assert int(client.topic_config(topic, "max.message.bytes") or 0) > 0
 
 
-def test_a_transaction_timeout_that_the_broker_does_not_allow_is_refused(client: Client) -> None:
+def test_a_transaction_timeout_that_the_broker_does_not_allow_is_refused(client: BrokerClient) -> None:
     with pytest.raises(UserError, match="INVALID_TRANSACTION_TIMEOUT: lower the transaction timeout"):
         client.init_producer(unique("long"), 2**31 - 1)
 
 
-def test_offsets_are_stored_for_others_to_see(kafka: Kafka, client: Client, topic: str) -> None:
+def test_offsets_are_stored_for_others_to_see(kafka: Kafka, client: BrokerClient, topic: str) -> None:
     group = unique("group")
     partitions = [Partition(topic, number) for number in range(3)]
     assert client.fetch_offsets(group, partitions) == {}
@@ -241,7 +245,7 @@ def test_offsets_are_stored_for_others_to_see(kafka: Kafka, client: Client, topi
     assert [each.offset for each in stored if each.offset >= 0] == [6, 7]
 
 
-def test_offsets_for_a_topic_that_is_not_there_are_refused(client: Client) -> None:
+def test_offsets_for_a_topic_that_is_not_there_are_refused(client: BrokerClient) -> None:
     with pytest.raises(KafkaProblem, match="UNKNOWN_TOPIC_OR_PARTITION") as refused:
         client.commit_offsets(unique("group"), {Partition("no-such-topic", 0): 1})
     again = pickle.loads(pickle.dumps(refused.value))  # noqa: S301 - our own
@@ -249,7 +253,7 @@ def test_offsets_for_a_topic_that_is_not_there_are_refused(client: Client) -> No
     assert (again.code, again.name, str(again)) == (3, "UNKNOWN_TOPIC_OR_PARTITION", str(refused.value))
 
 
-def test_offsets_of_an_open_transaction_are_waited_for(kafka: Kafka, client: Client, topic: str) -> None:
+def test_offsets_of_an_open_transaction_are_waited_for(kafka: Kafka, client: BrokerClient, topic: str) -> None:
     group, name, partition = unique("group"), unique("offsets"), Partition(topic, 0)
     producer = begun(kafka.client, name, topic, ["x"])
     consumer = Consumer({**kafka.client, "group.id": group, "enable.auto.commit": False})
@@ -259,7 +263,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(kafka: Kafka, client: Cli
     finally:
         consumer.close()
     del producer
-    with Client(kafka.servers, timeout_s=2.0) as hasty, pytest.raises(ExternalError):
+    with BrokerClient(kafka.servers, timeout_s=2.0) as hasty, pytest.raises(ExternalError):
         hasty.fetch_offsets(group, [partition])
     assert client.fetch_offsets(group, [partition], stable=False) == {}
     found = the(client, name)
@@ -290,21 +294,21 @@ def _cutting(port: int, cut: threading.Event) -> Iterator[int]:
         thread.join(PATIENT_S)
 
 
-def test_a_commit_whose_answer_was_lost_is_made_again(kafka: Kafka, client: Client, fresh_topic: str) -> None:
+def test_a_commit_whose_answer_was_lost_is_made_again(kafka: Kafka, client: BrokerClient, fresh_topic: str) -> None:
     name = unique("unheard")
     left_open(kafka.client, name, fresh_topic, ["a", "b"])
     found = the(client, name)
     cut = threading.Event()
     with _cutting(kafka.port, cut) as port:
         client._cluster._coordinators[TRANSACTION_COORDINATOR, name] = Broker(1, "127.0.0.1", port)
-        assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(Outcome.DONE)
+        assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(TransactionOutcome.DONE)
     assert cut.is_set()
     client.see_through(name, found.producer_id, found.epoch)
     assert committed(kafka.client, fresh_topic) == ["a", "b"]
 
 
 def test_a_broker_that_hangs_is_named_in_time_and_used_again_after(kafka: Kafka, topic: str) -> None:
-    with Client(kafka.servers, timeout_s=2.0) as hasty:
+    with BrokerClient(kafka.servers, timeout_s=2.0) as hasty:
         kafka.pause()
         began = time.monotonic()
         try:
@@ -316,7 +320,7 @@ def test_a_broker_that_hangs_is_named_in_time_and_used_again_after(kafka: Kafka,
         wait_until(lambda: _answers(hasty, topic), 60, "the broker to answer again")
 
 
-def _answers(client: Client, topic: str) -> bool:
+def _answers(client: BrokerClient, topic: str) -> bool:
     try:
         return client.metadata([topic]).topics == {topic: (1, 1, 1)}
     except ExternalError:

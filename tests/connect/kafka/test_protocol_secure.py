@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from headgate.connect.kafka.protocol import Client, Ended, Outcome, Partition
+from headgate.connect.kafka.protocol import BrokerClient, Ended, Partition, TransactionOutcome
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until
@@ -49,18 +49,18 @@ def topic(guarded: Kafka) -> str:
 
 
 @pytest.fixture
-def client(guarded: Kafka) -> Iterator[Client]:
-    with Client(guarded.servers, guarded.client, timeout_s=PATIENT_S) as made:
+def client(guarded: Kafka) -> Iterator[BrokerClient]:
+    with BrokerClient(guarded.servers, guarded.client, timeout_s=PATIENT_S) as made:
         yield made
 
 
 @pytest.fixture
-def guest(guarded: Kafka) -> Iterator[Client]:
-    with Client(guarded.servers, guarded.client_of(GUEST), timeout_s=PATIENT_S) as made:
+def guest(guarded: Kafka) -> Iterator[BrokerClient]:
+    with BrokerClient(guarded.servers, guarded.client_of(GUEST), timeout_s=PATIENT_S) as made:
         yield made
 
 
-def _with(client: Client) -> str:
+def _with(client: BrokerClient) -> str:
     """One line with the reason why the brokers cannot be asked."""
     with client, pytest.raises((UserError, ExternalError)) as refused:
         client.metadata()
@@ -77,7 +77,7 @@ def test_a_transaction_is_ended_with_tls_after_any_login(guarded: Kafka, mechani
 
     def logs_in() -> bool:
         # The broker may hear of a new login a moment after it was stored.
-        with Client(guarded.servers, options, timeout_s=PATIENT_S) as made:
+        with BrokerClient(guarded.servers, options, timeout_s=PATIENT_S) as made:
             try:
                 made.metadata()
             except UserError:
@@ -85,9 +85,9 @@ def test_a_transaction_is_ended_with_tls_after_any_login(guarded: Kafka, mechani
         return True
 
     wait_until(logs_in, 60, f"the login by {mechanism}")
-    with Client(guarded.servers, options, timeout_s=PATIENT_S) as client:
+    with BrokerClient(guarded.servers, options, timeout_s=PATIENT_S) as client:
         found = the(client, name)
-        assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(Outcome.DONE)
+        assert client.end(name, found.producer_id, found.epoch, commit=True) == Ended(TransactionOutcome.DONE)
         client.see_through(name, found.producer_id, found.epoch)
     assert committed(guarded.client, topic) == ["a", "b"]
 
@@ -95,7 +95,7 @@ def test_a_transaction_is_ended_with_tls_after_any_login(guarded: Kafka, mechani
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_told_and_not_shown(guarded: Kafka, mechanism: str) -> None:
     options = guarded.client | {"sasl.mechanism": mechanism, "sasl.password": "mistaken"}
-    told = _with(Client(guarded.servers, options, timeout_s=PATIENT_S))
+    told = _with(BrokerClient(guarded.servers, options, timeout_s=PATIENT_S))
     assert told.startswith("UserError: ")
     assert f"{guarded.servers} refused the login of admin" in told
     assert "check sasl.username and sasl.password" in told
@@ -104,26 +104,26 @@ def test_a_wrong_password_is_told_and_not_shown(guarded: Kafka, mechanism: str) 
 
 def test_an_authority_that_is_not_trusted_is_told(guarded: Kafka) -> None:
     options = {name: value for name, value in guarded.client.items() if name != "ssl.ca.location"}
-    told = _with(Client(guarded.servers, options, timeout_s=PATIENT_S))
+    told = _with(BrokerClient(guarded.servers, options, timeout_s=PATIENT_S))
     assert told.startswith("UserError: ")
     assert "not trusted" in told
 
 
 def test_a_client_without_tls_is_told_what_to_check(guarded: Kafka) -> None:
-    told = _with(Client(guarded.servers, timeout_s=3.0))
+    told = _with(BrokerClient(guarded.servers, timeout_s=3.0))
     assert guarded.servers in told
     assert "security.protocol" in told
 
 
 def test_a_client_with_tls_is_told_that_the_port_has_none(guarded: Kafka) -> None:
     internal = f"127.0.0.1:{guarded.ports()[1]}"
-    told = _with(Client(internal, guarded.client, timeout_s=3.0))
+    told = _with(BrokerClient(internal, guarded.client, timeout_s=3.0))
     assert internal in told
     assert "security.protocol" in told
 
 
 def test_a_user_without_rights_is_told_which_one_is_missing(
-    guarded: Kafka, client: Client, guest: Client, topic: str
+    guarded: Kafka, client: BrokerClient, guest: BrokerClient, topic: str
 ) -> None:
     name = unique("forbidden")
     left_open(guarded.client, name, topic, ["x"])
@@ -148,7 +148,7 @@ def test_a_user_without_rights_is_told_which_one_is_missing(
     client.init_producer(name, 60_000)
 
 
-def test_a_broker_that_was_killed_still_has_its_open_transactions(guarded: Kafka, client: Client) -> None:
+def test_a_broker_that_was_killed_still_has_its_open_transactions(guarded: Kafka, client: BrokerClient) -> None:
     topic, prefix = unique("topic"), unique("outlived")
     guarded.create_topic(topic)
     names = [f"{prefix}-{number}" for number in range(4)]
@@ -160,7 +160,7 @@ def test_a_broker_that_was_killed_still_has_its_open_transactions(guarded: Kafka
 
     guarded.kill()
     with (
-        Client(guarded.servers, guarded.client, timeout_s=1.0) as hasty,
+        BrokerClient(guarded.servers, guarded.client, timeout_s=1.0) as hasty,
         pytest.raises(ExternalError, match=guarded.servers),
     ):
         hasty.describe(names)
@@ -173,6 +173,6 @@ def test_a_broker_that_was_killed_still_has_its_open_transactions(guarded: Kafka
         over = client.see_through(name, found.producer_id, found.epoch)
         assert over is not None
         assert over.state == ("CompleteCommit" if commit else "CompleteAbort")
-    assert set(outcomes.values()) == {Outcome.DONE}
+    assert set(outcomes.values()) == {TransactionOutcome.DONE}
     assert sorted(committed(guarded.client, topic)) == names[:3]
     assert client.list_transactions(prefix, ["Ongoing"]) == []

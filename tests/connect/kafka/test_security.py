@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.connect.kafka.security import Sasl, security
 from headgate.connect.kafka.wire.connection import addresses
 from headgate.errors import InvalidOption
@@ -69,7 +69,7 @@ def test_all_checks_can_be_turned_off() -> None:
 )
 def test_what_the_client_cannot_do_is_refused_when_it_is_built(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message) as refused:
-        Client("localhost:9092", options)
+        BrokerClient("localhost:9092", options)
     assert "\n" not in str(refused.value)
 
 
@@ -107,8 +107,8 @@ def test_no_password_is_shown() -> None:
 
 def test_a_client_can_be_pickled() -> None:
     options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", **LOGIN}
-    again = pickle.loads(pickle.dumps(Client("a:1,b:2", options)))  # noqa: S301 - our own
-    assert isinstance(again, Client)
+    again = pickle.loads(pickle.dumps(BrokerClient("a:1,b:2", options)))  # noqa: S301 - our own
+    assert isinstance(again, BrokerClient)
     assert again.servers == "a:1,b:2"
     assert again._security == security(options)
 
@@ -121,9 +121,9 @@ def test_servers_are_read_as_librdkafka_reads_them() -> None:
 @pytest.mark.parametrize("servers", ["", " , ", "a:b", ":1", "a:0", "a:70000", "a:-1"])
 def test_what_is_no_server_is_refused(servers: str) -> None:
     with pytest.raises(InvalidOption, match=r"host:port"):
-        Client(servers)
+        BrokerClient(servers)
 
 
 def test_a_timeout_must_be_above_nothing() -> None:
     with pytest.raises(InvalidOption, match="timeout_s"):
-        Client("a:1", timeout_s=0)
+        BrokerClient("a:1", timeout_s=0)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from headgate.connect.kafka import twophase
-from headgate.connect.kafka.protocol import Client
+from headgate.connect.kafka.protocol import BrokerClient
 from headgate.connect.kafka.writing import Lost
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
@@ -69,7 +69,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
 def ids(kafka: Kafka, topic: str, *states: str) -> list[str]:
     """The ids of the sink, which has the topic for a prefix."""
-    with Client(kafka.servers, timeout_s=READ_SECONDS) as client:
+    with BrokerClient(kafka.servers, timeout_s=READ_SECONDS) as client:
         return [each.transactional_id for each in client.list_transactions(f"{topic}.", states)]
 
 
@@ -77,7 +77,7 @@ def expire(kafka: Kafka, transactional_ids: Sequence[str]) -> None:
     """Wait until the broker has given up these transactions."""
 
     def given_up() -> bool:
-        with Client(kafka.servers, timeout_s=READ_SECONDS) as client:
+        with BrokerClient(kafka.servers, timeout_s=READ_SECONDS) as client:
             found = client.describe(transactional_ids).values()
         return all(each.state == "CompleteAbort" for each in found)
 
@@ -185,7 +185,7 @@ def test_a_commit_is_told_from_a_loss_even_after_somebody_took_up_the_id(
     names = ids(kafka, topic, "Ongoing")
     committable = pre_commit(sink, 1, write_id(0))
     sink.commit(committable)
-    with Client(kafka.servers) as client:
+    with BrokerClient(kafka.servers) as client:
         for name in names:
             client.init_producer(name, 60_000)
     opened(numbers(kafka, topic)).recover_and_commit(committable)

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from headgate.connect.postgres.copying import copy_rows
 from headgate.connect.postgres.fields import encoder
-from headgate.connect.postgres.table import Table, read_table
+from headgate.connect.postgres.table import PostgresTable, read_table
 from headgate.errors import InvalidOption, UserError
 from services.postgres import Postgres
 from tests.connect.postgres.databases import Database
@@ -38,7 +38,7 @@ def database(shared: Database) -> Database:
     return shared
 
 
-def copied(database: Database, table: str, columns: Sequence[pa.Array], *, binary: bool = True) -> Table:
+def copied(database: Database, table: str, columns: Sequence[pa.Array], *, binary: bool = True) -> PostgresTable:
     """Write one batch, and once more as a slice of a larger one, so that offsets count."""
     with closing(psycopg.connect(database.dsn, autocommit=True)) as connection:
         read = read_table(connection, table, who="test", rights=("INSERT",))

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from headgate.connect.rest.client import Answer
+from headgate.connect.rest.client import Response
 from headgate.connect.rest.endpoint import Endpoint
 from headgate.connect.rest.writer import Bounds
 from headgate.connect.search.bulk import BulkWriter, Versions
@@ -22,14 +22,14 @@ def writer(versions: Versions = Versions.NONE) -> BulkWriter:
     )
 
 
-def answer(*statuses: int) -> Answer:
+def answer(*statuses: int) -> Response:
     items = [
         {"index": {"_id": f"d{number}", "status": status}}
         if status < 300
         else {"index": {"_id": f"d{number}", "status": status, "error": {"type": "t", "reason": f"r{number}"}}}
         for number, status in enumerate(statuses)
     ]
-    return Answer(200, json.dumps({"errors": max(statuses) >= 300, "items": items}).encode())
+    return Response(200, json.dumps({"errors": max(statuses) >= 300, "items": items}).encode())
 
 
 def test_rows_that_found_the_server_busy_are_sent_again_from_the_first_on() -> None:
@@ -38,7 +38,7 @@ def test_rows_that_found_the_server_busy_are_sent_again_from_the_first_on() -> N
 
 def test_nothing_is_sent_again_when_all_is_done() -> None:
     assert writer().undone(answer(200, 201), 2) is None
-    assert writer().undone(Answer(200, b'{"errors":false}'), 2) is None
+    assert writer().undone(Response(200, b'{"errors":false}'), 2) is None
 
 
 def test_a_refused_row_counts_more_than_a_busy_server() -> None:
@@ -62,18 +62,18 @@ def test_versions_of_a_column_that_ours_are_above_are_not_passed_over() -> None:
     items = [{"index": {"_id": "x", "status": 409, "error": {"type": "version_conflict", "reason": reason}}}]
     body = json.dumps({"errors": True, "items": items}).encode()
     with pytest.raises(UserError, match="one of Headgate's own, which is above all in the column"):
-        writer(Versions.THEIRS).undone(Answer(200, body), 1)
+        writer(Versions.THEIRS).undone(Response(200, body), 1)
 
 
 def test_an_answer_of_another_kind_is_refused() -> None:
     for body in (b"<html>", b'{"errors":true}', b'{"errors":true,"items":[]}', b"[1]"):
         with pytest.raises((ExternalError, UserError), match="answers a bulk request with something else"):
-            writer().undone(Answer(200, body), 2)
+            writer().undone(Response(200, body), 2)
 
 
 def test_a_request_that_is_too_large_says_what_to_lower() -> None:
     with pytest.raises(UserError, match="lower bulk_bytes"):
-        writer().undone(Answer(413, b""), 2)
+        writer().undone(Response(413, b""), 2)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.connect import search
-from headgate.connect.rest.client import Answer
+from headgate.connect.rest.client import Response
 from headgate.errors import InvalidOption
 
 GOOD: dict[str, Any] = {"url": "https://host:9200", "index": "orders", "id": "number"}
@@ -65,5 +65,5 @@ def test_the_password_is_not_shown_and_the_sink_can_be_pickled() -> None:
     ],
 )
 def test_the_reason_of_an_answer_is_one_line(body: bytes, reason: str) -> None:
-    assert Answer(400, body).reason == reason
-    assert len(Answer(400, b"x" * 10_000).reason) < 500
+    assert Response(400, body).reason == reason
+    assert len(Response(400, b"x" * 10_000).reason) < 500

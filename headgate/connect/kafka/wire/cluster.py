@@ -48,7 +48,7 @@ class Cluster:
                 self._drop(address)
             self._coordinators.clear()
 
-    def until_done(self, write_id: Callable[[Deadline], T], timeout_s: float | None = None) -> T:
+    def until_done(self, attempt: Callable[[Deadline], T], timeout_s: float | None = None) -> T:
         """Try, and try again while there is time. Then the last error is raised that says more than that time is up."""
         with self._lock:
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
@@ -56,7 +56,7 @@ class Cluster:
             told: ExternalError | None = None
             while True:
                 try:
-                    return write_id(deadline)
+                    return attempt(deadline)
                 except (Unreachable, Unfinished, KafkaProblem) as problem:
                     if isinstance(problem, KafkaProblem) and problem.code not in RETRIABLE:
                         raise

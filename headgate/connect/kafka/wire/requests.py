@@ -17,7 +17,7 @@ from headgate.connect.kafka.models import (
     ListedTransaction,
     Partition,
     Producer,
-    Transaction,
+    TransactionDescription,
 )
 from headgate.connect.kafka.wire.codec import (
     BOOLEAN,
@@ -182,14 +182,14 @@ def init_producer_id(transactional_id: str, timeout_ms: int) -> Call[tuple[int, 
     return Call(INIT_PRODUCER_ID, values, lambda _, code, *found: (code, Producer(*found)))
 
 
-def describe_transactions(transactional_ids: Iterable[str]) -> Call[list[tuple[int, Transaction]]]:
+def describe_transactions(transactional_ids: Iterable[str]) -> Call[list[tuple[int, TransactionDescription]]]:
     """What the coordinator knows of ids that it looks after."""
 
-    def transaction(values: tuple[Any, ...]) -> tuple[int, Transaction]:
+    def transaction(values: tuple[Any, ...]) -> tuple[int, TransactionDescription]:
         code, name, state, timeout_ms, started_ms, producer_id, epoch, topics = values
         partitions = tuple(Partition(topic, number) for topic, numbers in topics for number in numbers)
         started = started_ms if started_ms >= 0 else None
-        return code, Transaction(name, state, producer_id, epoch, timeout_ms, started, partitions)
+        return code, TransactionDescription(name, state, producer_id, epoch, timeout_ms, started, partitions)
 
     return Call(
         DESCRIBE_TRANSACTIONS, (list(transactional_ids),), lambda _, found: [transaction(each) for each in found]
