@@ -1,12 +1,13 @@
 """One core under test: tell it facts in plain words and numbers, get its orders.
 
-After every step the invariants are checked, and that every order which somebody must answer would be given again.
+After every step the invariants are checked, that every order which somebody must answer would be given again, and that
+nothing is left to follow from the state.
 """
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from headgate.core import effects as o, events as e, invariants, timing
+from headgate.core import derived, effects as o, events as e, invariants, timing
 from headgate.core.effects import Effect
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
@@ -14,7 +15,7 @@ from headgate.core.job import step
 from headgate.core.records import Boundary, CompletedCheckpoint, EpochRecord, Record, Restore
 from headgate.core.restart import Failure, FailureClass, FixedDelay
 from headgate.core.settings import Settings
-from headgate.core.state import AT_REST, JobState, Phase
+from headgate.core.state import AT_REST, JobState, Phase, StepContext
 
 ME = LeaderId("me")
 OTHER = LeaderId("other")
@@ -65,6 +66,7 @@ class Core:
             self.state, effects = step(self.state, fact)
             invariants.check(self.state)
             assert forgotten(self.state, effects) == []
+            assert follows(self.state) == []
             given += effects
         return given
 
@@ -205,6 +207,15 @@ def told(given: Sequence[Effect]) -> list[tuple[str, str]]:
 
 def published(core: Core) -> list[CompletedCheckpoint]:
     return [record for record in core.store.values() if isinstance(record, CompletedCheckpoint)]
+
+
+def follows(state: JobState) -> list[Effect]:
+    """What follows from a state by itself, looked at with fresh eyes: a step leaves nothing of the kind."""
+    context = StepContext(JobState(state.graph, state.settings))
+    context.state = state
+    derived.fire(context)
+    assert context.effects or context.state is state, "something changes without a word"
+    return context.effects
 
 
 def forgotten(state: JobState, effects: Sequence[Effect]) -> list[Effect]:

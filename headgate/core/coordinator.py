@@ -64,25 +64,27 @@ class GivenUp(Enum):
 
 def trigger(context: StepContext) -> None:
     """Start a checkpoint if one is due."""
-    while (wanted := due(context.state)) is not None:
-        state = context.state
-        pending = PendingCheckpoint(
-            id=state.next_id,
-            kind=wanted.kind,
-            triggered_at_ms=state.now_ms,
-            unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
-            request=wanted.request,
-        )
-        context.state = evolve(
-            state,
-            pending=(*state.pending, pending),
-            next_id=CheckpointId(state.next_id + 1),
-            next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0),
-            requests=state.requests[1:] if wanted.request is not None else state.requests,
-            stop_after=pending.id if wanted.stop else state.stop_after,
-        )
-        context.tell_story(f"{wanted.kind.value} {pending.id} triggered")
-        cut(context)
+    state = context.state
+    wanted = due(state)
+    if wanted is None:
+        return
+    pending = PendingCheckpoint(
+        id=state.next_id,
+        kind=wanted.kind,
+        triggered_at_ms=state.now_ms,
+        unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
+        request=wanted.request,
+    )
+    context.state = evolve(
+        state,
+        pending=(*state.pending, pending),
+        next_id=CheckpointId(state.next_id + 1),
+        next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0),
+        requests=state.requests[1:] if wanted.request is not None else state.requests,
+        stop_after=pending.id if wanted.stop else state.stop_after,
+    )
+    context.tell_story(f"{wanted.kind.value} {pending.id} triggered")
+    cut(context)
 
 
 def overtakes_at_once(settings: Settings) -> bool:
@@ -99,7 +101,6 @@ def ask(context: StepContext, request: Request) -> None:
         context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
         return
     context.state = evolve(state, requests=(*state.requests, request))
-    trigger(context)
 
 
 # -- cutting and acknowledging -------------------------------------------------------------------------------------
@@ -121,8 +122,6 @@ def cut(context: StepContext) -> None:
             _order_pre_commit(context, sink, pre_commit)
     for task_id in {task.id: None for _, task, _ in made}:
         open_gates(context, context.state.graph.inputs[task_id])
-    if made:
-        complete(context)
 
 
 def open_gates(context: StepContext, channels: tuple[Channel, ...]) -> None:
@@ -134,13 +133,10 @@ def open_gates(context: StepContext, channels: tuple[Channel, ...]) -> None:
             context.order(OpenGate(context.state.generation, channel.id, through))
 
 
-def acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
-    """A task has taken its snapshot."""
+def acknowledge(context: StepContext, fact: SnapshotTaken) -> None:
+    """A task has taken its snapshot. It hears what became of it."""
     answer = _acknowledge(context, fact)
     context.order(AnswerAck(fact.generation, fact.checkpoint, fact.task, answer))
-    if answer is Ack.SUCCESS:
-        complete(context)
-    return answer
 
 
 def _acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
@@ -206,7 +202,6 @@ def pre_committed(context: StepContext, fact: SinkPreCommitted) -> None:
     sink, following = commit.pre_committed(sink, transaction)
     context.set_sink(fact.sink, sink)
     _order_pre_commit(context, fact.sink, following)
-    complete(context)
 
 
 def pre_commit_failed(context: StepContext, fact: PreCommitFailed) -> None:
@@ -223,7 +218,6 @@ def pre_commit_failed(context: StepContext, fact: PreCommitFailed) -> None:
     pending = find(context.state, fact.checkpoint)
     if pending is not None:
         give_up(context, pending, GivenUp.DECLINED, f"{fact.sink}: {fact.why}")
-    complete(context)
 
 
 def _order_pre_commit(context: StepContext, sink: SinkId, pre_commit: commit.PreCommit | None) -> None:
@@ -243,17 +237,19 @@ def is_ready(state: JobState, pending: PendingCheckpoint) -> bool:
 
 
 def complete(context: StepContext) -> None:
-    """Send every ready checkpoint to the checkpoint log, and with it the fate of the ones before it."""
-    while (pending := _next_ready(context.state)) is not None:
-        older = tuple(other for other in context.state.pending if other.id < pending.id)
-        for other in older:
-            drop(context, other, GivenUp.SUBSUMED, f"by {pending.id}")
-        _remove(context, pending)
-        context.tell_story(f"{pending.kind.value} {pending.id} ready")
-        record(context, below=pending.id, last=_completed(context.state, pending))
-        if older:
-            open_gates(context, context.state.graph.channels)
-            cut(context)
+    """Send a ready checkpoint to the checkpoint log, and with it the fate of the ones before it."""
+    pending = _next_ready(context.state)
+    if pending is None:
+        return
+    older = tuple(other for other in context.state.pending if other.id < pending.id)
+    for other in older:
+        drop(context, other, GivenUp.SUBSUMED, f"by {pending.id}")
+    _remove(context, pending)
+    context.tell_story(f"{pending.kind.value} {pending.id} ready")
+    record(context, below=pending.id, last=_completed(context.state, pending))
+    if older:
+        open_gates(context, context.state.graph.channels)
+        cut(context)
 
 
 def _next_ready(state: JobState) -> PendingCheckpoint | None:
@@ -275,7 +271,6 @@ def give_up(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, d
     record(context, below=lowest(context.state))
     open_gates(context, context.state.graph.channels)
     cut(context)
-    complete(context)
 
 
 def drop(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, detail: str) -> None:

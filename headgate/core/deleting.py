@@ -4,7 +4,7 @@ One rule: what the job may return to by itself is never deleted. The record goes
 stands on its own, and a record without a copy would be a promise.
 """
 
-from headgate.core import closing, garbage
+from headgate.core import garbage
 from headgate.core.effects import DeleteSavepoint, Notify, Outcome
 from headgate.core.events import DeleteAsked, SavepointDeleted
 from headgate.core.evolve import evolve
@@ -65,5 +65,3 @@ def deleted(context: StepContext, fact: SavepointDeleted) -> None:
     )
     text = f"savepoint {fact.checkpoint} is deleted"
     context.order(Notify(Outcome.DONE, text, state.deleting.request, fact.checkpoint))
-    garbage.collect(context)
-    closing.closed(context)

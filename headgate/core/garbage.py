@@ -8,7 +8,7 @@ What a collection costs grows with the files that there are. So where they are m
 records go at once, and files with the first checkpoint after that.
 """
 
-from headgate.core import closing, retention
+from headgate.core import retention
 from headgate.core.effects import DeleteFiles, ListFiles, Notify, Outcome, SetHold
 from headgate.core.events import FilesDeleted, FilesListed, HoldAsked, HoldSet, SavepointCopied
 from headgate.core.evolve import evolve
@@ -40,7 +40,7 @@ def kept(state: JobState) -> tuple[CompletedCheckpoint, ...]:
 def collect(context: StepContext) -> None:
     """See which checkpoints have fallen out of what is kept, and begin a collection if there are any."""
     state = context.state
-    if state.phase in NOT_YET_OURS:
+    if _has_looked(context.before, state):
         return
     stay = kept(state)
     fallen = tuple(checkpoint.id for checkpoint in state.completed if checkpoint not in stay)
@@ -64,6 +64,21 @@ def collect(context: StepContext) -> None:
         else:
             context.order(ListFiles(state.generation))
     context.state = state
+
+
+def _has_looked(before: JobState, state: JobState) -> bool:
+    """Whether all is as it was when the last step ended, with a look at what is kept. There may be many savepoints, and
+    a batch changes nothing about them.
+    """
+    return (
+        state.phase is before.phase
+        and state.completed is before.completed
+        and state.held is before.held
+        and state.base == before.base
+        and state.pending_deletion is before.pending_deletion
+        and state.collecting == before.collecting
+        and discards(state) == discards(before)
+    )
 
 
 def files_listed(context: StepContext, fact: FilesListed) -> None:
@@ -99,9 +114,7 @@ def files_listed(context: StepContext, fact: FilesListed) -> None:
 
 
 def files_deleted(context: StepContext, fact: FilesDeleted) -> None:
-    """Go on with what the same listing found. If there is nothing left of that, and more has fallen out meanwhile,
-    begin the next collection.
-    """
+    """Go on with what the same listing found. If there is nothing left of that, the collection is over."""
     state = context.state
     if fact.generation != state.generation or not state.collecting:
         return
@@ -111,8 +124,6 @@ def files_deleted(context: StepContext, fact: FilesDeleted) -> None:
         context.order(DeleteFiles(state.generation, (), state.garbage[:DELETE_MAX]))
         return
     context.state = evolve(state, collecting=False, pending_deletion=left)
-    collect(context)
-    closing.closed(context)
 
 
 def savepoint_copied(context: StepContext, fact: SavepointCopied) -> None:
@@ -128,7 +139,6 @@ def savepoint_copied(context: StepContext, fact: SavepointCopied) -> None:
     ours = (c.request for c in state.completed if c.id == fact.checkpoint and c.leader == state.leader)
     request = next(ours, None)
     context.order(Notify(Outcome.DONE, f"savepoint {fact.checkpoint} completed", request, fact.checkpoint))
-    closing.closed(context)
 
 
 def hold(context: StepContext, fact: HoldAsked) -> None:
@@ -162,5 +172,3 @@ def hold_set(context: StepContext, fact: HoldSet) -> None:
     context.state = evolve(state, held=held, holding=tuple(other for other in state.holding if other is not asked))
     text = f"checkpoint {fact.checkpoint} is {'held' if fact.held else 'no longer held'}"
     context.order(Notify(Outcome.DONE, text, asked.request, fact.checkpoint))
-    collect(context)
-    closing.closed(context)

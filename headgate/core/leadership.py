@@ -5,7 +5,7 @@ generation begins like this, the first one, one after a failure, and one after a
 to begin. Whoever finds a foreign record where their own should be stops, and touches nothing more.
 """
 
-from headgate.core import checkpoint_log, closing, coordinator, garbage, recovery, retention, sinks as committing
+from headgate.core import checkpoint_log, closing, coordinator, recovery, retention, sinks as committing, waiting
 from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.commit import SinkState
 from headgate.core.effects import (
@@ -95,7 +95,7 @@ def checkpoint_log_read(context: StepContext, fact: CheckpointLogRead) -> None:
         plan = recovery.plan(state.graph, records, state.restore, epoch_record.generation)
         epoch_record = evolve(epoch_record, abandoned=plan.abandoned)
     except NotRestorable as error:
-        closing.fail_waiting(context, str(error))
+        waiting.fail(context, str(error))
         context.state = evolve(context.state, phase=Phase.CLOSED, ending=Ending.FAILED, resend_at_ms=None)
         context.order(Notify(Outcome.FAILED, str(error)))
         return
@@ -113,7 +113,7 @@ def checkpoint_log_read(context: StepContext, fact: CheckpointLogRead) -> None:
 def _is_over(context: StepContext, ending: Ending) -> None:
     """The job has come to its end before. Who only takes over leaves it there."""
     why = f"the job is {ending.value}: start it again to go on"
-    closing.fail_waiting(context, why)
+    waiting.fail(context, why)
     context.state = evolve(context.state, phase=Phase.CLOSED, ending=ending, resend_at_ms=None)
     context.order(Notify(Outcome.NOTICE, why))
 
@@ -195,18 +195,14 @@ def open_generation(context: StepContext, epoch_record: EpochRecord) -> None:
         look_again_ms=0,
     )
     context.tell_story(f"generation {epoch_record.generation} begins from {epoch_record.base}")
-    closing.tell_abandoned(context, epoch_record.abandoned)
+    waiting.tell_abandoned(context, epoch_record.abandoned)
     for sink in sinks:
         committing.order_commit(context, sink)
     for savepoint in state.copying:
         context.order(CopySavepoint(state.leader, savepoint))
     stop = _settle_doubts(context, state)
-    if state.cancel is not None:
-        closing.close(context, Ending.CANCELLED)
-    elif stop:
+    if stop and state.cancel is None:
         closing.close(context, Ending.STOPPED)
-    else:
-        recovered(context)
 
 
 def _settle_doubts(context: StepContext, before: JobState) -> bool:
@@ -239,7 +235,7 @@ def _first_run(start: StartTask) -> TaskState:
 def recovered(context: StepContext) -> None:
     """Once nothing that was decided is left to commit, throw the rest away and start the tasks."""
     state = context.state
-    if state.phase is not Phase.RECOVERING or any(sink.due for sink in state.sinks.values()):
+    if any(sink.due for sink in state.sinks.values()):
         return
     fresh_ms = state.now_ms + (state.settings.interval_ms or 0)
     due_ms = min(fresh_ms, state.next_trigger_ms or fresh_ms)
@@ -249,7 +245,6 @@ def recovered(context: StepContext) -> None:
         if not context.state.tasks[start.task].ended:
             context.order(start)
     coordinator.open_gates(context, state.graph.channels)
-    garbage.collect(context)
 
 
 def restart(context: StepContext, delay_ms: int) -> None:
@@ -258,11 +253,17 @@ def restart(context: StepContext, delay_ms: int) -> None:
     closing.halt(context, coordinator.GivenUp.RESTARTED)
 
 
+def cut_delay_short(context: StepContext) -> None:
+    """A job that a user wants to end does not wait before it gets the generation that is to end."""
+    if context.state.cancel is not None:
+        read(context)
+
+
 def depose(context: StepContext, why: str) -> None:
     """Somebody else leads. Stop, and commit nothing more."""
     for task, task_state in context.state.tasks.items():
         context.order(StopTask(context.state.generation, task, task_state.run))
-    closing.fail_waiting(context, why)
+    waiting.fail(context, why)
     context.state = evolve(context.state, phase=Phase.DEPOSED, resend_at_ms=None)
     context.tell_story(f"deposed: {why}")
     context.order(Notify(Outcome.NOTICE, f"this process no longer leads the job: {why}"))

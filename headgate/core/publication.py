@@ -6,7 +6,7 @@ there is no abort, only commit.
 
 from typing import assert_never
 
-from headgate.core import checkpoint_log, closing, commit, garbage, leadership, sinks
+from headgate.core import checkpoint_log, closing, commit, leadership, sinks
 from headgate.core.checkpoint_log import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, Notify, NotifyCompleted, Outcome
 from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
@@ -82,7 +82,6 @@ def _recorded(context: StepContext, record: Record | None) -> None:
         published(context, record)
     elif isinstance(record, AbortedEntry):
         context.state = evolve(context.state, aborted_entries=(*context.state.aborted_entries, record.id))
-    closing.closed(context)
 
 
 def published(context: StepContext, record: CompletedCheckpoint) -> None:
@@ -114,4 +113,3 @@ def published(context: StepContext, record: CompletedCheckpoint) -> None:
             closing.close(context, Ending.STOPPED)
         elif all(snapshot.finished for snapshot in record.tasks):
             closing.close(context, Ending.FINISHED)
-    garbage.collect(context)

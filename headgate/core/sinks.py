@@ -1,12 +1,12 @@
 """What the sinks' answers change: commits that succeed or fail, and what was thrown away.
 
-One rule: ``commit`` decides what is next for one sink; here it is ordered, and whoever waited for it goes on.
+One rule: ``commit`` decides what is next for one sink; and here it is ordered.
 
 What dead generations and runs left is looked for again and again, later and later: an executor may outlive its driver,
 or the attempt that it worked for, by any time, and still prepare a transaction. There is no last look.
 """
 
-from headgate.core import closing, commit, leadership
+from headgate.core import commit, waiting
 from headgate.core.effects import (
     AbortFailedAttempts,
     AbortStaleGenerations,
@@ -36,8 +36,6 @@ def committed(context: StepContext, fact: TransactionCommitted) -> None:
     if ours:
         context.set_sink(fact.sink, sink)
         order_commit(context, fact.sink)
-        leadership.recovered(context)
-        closing.closed(context)
 
 
 def commit_failed(context: StepContext, fact: CommitFailed) -> None:
@@ -52,7 +50,7 @@ def commit_failed(context: StepContext, fact: CommitFailed) -> None:
         context.set_sink(fact.sink, sink)
         text = f"{fact.sink}: commit of checkpoint {fact.checkpoint} failed, will be tried again: {fact.why}"
         context.order(Notify(Outcome.NOTICE, text, None, fact.checkpoint))
-        closing.commit_failed(context, fact.sink, fact.why)
+        waiting.say(context, f" ({fact.sink}: {fact.why})")
 
 
 def failed_attempts_aborted(context: StepContext, fact: FailedAttemptsAborted) -> None:
@@ -85,7 +83,6 @@ def stale_generations_aborted(context: StepContext, fact: StaleGenerationsAborte
         settings = state.settings
         wait_ms = min(settings.leftovers_max_ms, max(settings.leftovers_ms, 2 * state.look_again_ms))
         context.state = evolve(context.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)
-    closing.closed(context)
 
 
 def look_again(context: StepContext) -> None:

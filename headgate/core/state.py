@@ -228,10 +228,11 @@ def ready(state: JobState) -> tuple[CompletedCheckpoint, ...]:
 class StepContext:
     """One step under way: the state so far, and the orders given so far. Lives only inside ``step``."""
 
-    __slots__ = ("effects", "state")
+    __slots__ = ("before", "effects", "state")
 
     def __init__(self, state: JobState) -> None:
         """Begin with the state before the step."""
+        self.before = state
         self.state = state
         self.effects: list[Effect] = []
 

@@ -164,6 +164,8 @@ def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) 
 def checkpoints_failed(context: StepContext) -> None:
     """More checkpoints in a row have failed than the user bears: the job goes back, or gives up."""
     state = context.state
+    if state.failures <= state.settings.tolerable_failed_checkpoints:
+        return
     failure = Failure(FailureClass.INTERNAL, f"{state.failures} checkpoints failed in a row")
     history, answer = restarts.decide(
         state.settings.restart, state.history, failure, now_ms=state.now_ms, chance=0.5, fruitless=0, skips=False

@@ -7,7 +7,7 @@ message.
 
 from collections.abc import Iterator
 
-from headgate.core import alignment, closing, coordinator, leadership, sinks, tasks
+from headgate.core import alignment, coordinator, leadership, sinks, tasks, waiting
 from headgate.core.effects import (
     AbortFailedAttempts,
     AbortStaleGenerations,
@@ -79,7 +79,7 @@ def ticked(context: StepContext, now_ms: int) -> None:
     if context.state.resend_at_ms is not None and now_ms >= context.state.resend_at_ms:
         context.state = evolve(context.state, resend_at_ms=now_ms + context.state.settings.resend_ms)
         context.effects.extend(unanswered(context.state))
-        closing.say_waiting(context)
+        waiting.say(context)
 
 
 def retry(context: StepContext) -> None:

@@ -250,10 +250,11 @@ MUTANTS = (
     Mutant(
         "a cancelled job deletes its checkpoints without making sure that it still leads",
         "closing.py",
-        "    if not state.closing_written:\n",
-        "    written = state.closing_written or state.ending is Ending.CANCELLED\n"
-        "    context.state = state = evolve(state, closing_written=written)\n"
-        "    if not state.closing_written:\n",
+        "    if state.closing_written or _under_way(state):\n        return\n",
+        "    if state.closing_written or _under_way(state):\n        return\n"
+        "    if state.ending is Ending.CANCELLED:\n"
+        "        context.state = evolve(state, closing_written=True)\n"
+        "        return\n",
     ),
     Mutant(
         "a finished task's end is not seen by who reads from it",
@@ -324,8 +325,8 @@ MUTANTS = (
     Mutant(
         "the end is written down before all decided commits are done",
         "closing.py",
-        "    if under_way or any(sink.due for sink in state.sinks.values()):\n",
-        "    if under_way:\n",
+        "    return bool(asked) or any(sink.due for sink in state.sinks.values())\n",
+        "    return bool(asked)\n",
     ),
     Mutant(
         "commits that a user gave up are not written down",

@@ -1,4 +1,5 @@
-"""Whatever happens, ``step`` keeps the invariants, forgets no order, changes nothing it was given, and repeats itself.
+"""Whatever happens, ``step`` keeps the invariants and forgets no order, leaves nothing that follows undone, changes
+nothing it was given, and repeats itself.
 
 A world is drawn as a list of small numbers. Most of them let somebody answer an order that is in force, as the store, a
 task or a sink would; the others are what befalls a job: batches, failures, requests, time, and facts that come twice.
@@ -20,7 +21,7 @@ from headgate.core.settings import Mode, Settings
 from headgate.core.state import JobState, Phase
 from headgate.core.timing import next_deadline, unanswered
 from tests.helpers import channel, line, task
-from tests.step_helpers import ME, OTHER, forgotten
+from tests.step_helpers import ME, OTHER, follows, forgotten
 from tests.tiers import examples
 
 DIAMOND = Graph(
@@ -227,6 +228,7 @@ def test_nothing_that_can_happen_breaks_the_core(job: JobState, world: list[tupl
         assert step(before, event) == (after, effects), "the same step, another outcome"
         invariants.check(after)
         assert forgotten(after, effects) == []
+        assert follows(after) == []
         rest.said.append(event)
         rest.state = after
         rest.deleting = next((one.records for one in effects if isinstance(one, o.DeleteFiles)), rest.deleting)
