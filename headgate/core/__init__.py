@@ -18,6 +18,7 @@ Reading order, which is also the order in which a checkpoint meets the rules:
 ``tasks``                  what a task's own facts change
 ``trigger``                when a checkpoint starts
 ``coordinator``            who has acknowledged it, when it is ready, when it is given up
+``completed``              what a ready one is written down as
 ``alignment``              where one task's snapshot lies, and how far its gates are open
 ``backpressure``           how far a task may run ahead of its readers
 ``commit, sinks``          one sink's transactions: pre-commit, commit, abort

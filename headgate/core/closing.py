@@ -26,23 +26,33 @@ def cancel(context: StepContext, request: RequestId, abandon: tuple[SinkId, ...]
         why = "the job is not running here"
     elif unknown:
         why = f"the job has no sink {unknown[0]}; it has: {', '.join(state.graph.owner) or 'none'}"
-    elif state.cancel is not None and not abandon:
+    elif state.termination.cancel is not None and not abandon:
         waits = waiting.holds_up(state)
         why = f"the job is being cancelled already{', and ' * bool(waits)}{waits}"
     if why is not None:
         context.order(Notify(Outcome.REFUSED, f"cancel refused: {why}", request))
         return
-    context.state = evolve(state, abandon=tuple(dict.fromkeys((*state.abandon, *abandon))))
-    if state.cancel is not None:
+    termination = evolve(
+        state.termination,
+        cancel=state.termination.cancel or request,
+        abandon=tuple(dict.fromkeys((*state.termination.abandon, *abandon))),
+    )
+    context.state = evolve(state, termination=termination)
+    if state.termination.cancel is not None:
         context.order(Notify(Outcome.DONE, f"the job goes on being cancelled, without {', '.join(abandon)}", request))
         return
-    context.state = evolve(context.state, cancel=request)
     waiting.say_what_fails(context)
 
 
 def close(context: StepContext, ending: Ending) -> None:
     """Start nothing more; finish what was decided."""
-    context.state = evolve(context.state, phase=Phase.CLOSING, ending=ending, restart_at_ms=None)
+    state = context.state
+    context.state = evolve(
+        state,
+        phase=Phase.CLOSING,
+        termination=evolve(state.termination, ending=ending),
+        restarts=evolve(state.restarts, restart_at_ms=None),
+    )
     context.tell_story(f"closing: {ending.value}")
     halt(context, coordinator.GivenUp.CLOSED)
     waiting.refuse(context, "the job is closing")
@@ -51,11 +61,11 @@ def close(context: StepContext, ending: Ending) -> None:
 
 def halt(context: StepContext, reason: coordinator.GivenUp) -> None:
     """Give up every checkpoint that is under way and stop every task."""
-    for pending in context.state.pending:
+    for pending in context.state.checkpoints.pending:
         coordinator.drop(context, pending, reason, "")
-    for task, task_state in context.state.tasks.items():
+    for task, task_state in context.state.execution.tasks.items():
         if not task_state.ended:
-            context.order(StopTask(context.state.generation, task, task_state.run))
+            context.order(StopTask(context.state.leadership.generation, task, task_state.run))
 
 
 # -- what follows --------------------------------------------------------------------------------------------------
@@ -63,18 +73,20 @@ def halt(context: StepContext, reason: coordinator.GivenUp) -> None:
 
 def cancelled(context: StepContext) -> None:
     """A job that a user wants to end closes as soon as there is a generation to end."""
-    if context.state.cancel is not None:
+    if context.state.termination.cancel is not None:
         close(context, Ending.CANCELLED)
 
 
 def abandon_commits(context: StepContext) -> None:
     """Let go of the commits that the user gave up."""
-    for name in context.state.abandon:
+    for name in context.state.termination.abandon:
         sink = context.state.sinks[name]
         if sink.due:
             given_up = tuple(transaction for _, transaction in sink.due)
             context.set_sink(name, evolve(sink, due=(), retry_at_ms=None, tries=0))
-            context.state = evolve(context.state, abandoned=(*context.state.abandoned, *given_up))
+            termination = context.state.termination
+            termination = evolve(termination, abandoned=(*termination.abandoned, *given_up))
+            context.state = evolve(context.state, termination=termination)
             waiting.tell_abandoned(context, given_up)
 
 
@@ -84,23 +96,24 @@ def write_closing_record(context: StepContext) -> None:
     Whoever wins leadership later sees that the job is over. And if somebody else leads by now, perhaps from one of the
     checkpoints that a cancelled job deletes, we find out here.
     """
-    state = context.state
-    if state.closing_written or _under_way(state):
+    state, termination, leader = context.state, context.state.termination, context.state.leadership.leader
+    if termination.closing_written or _under_way(state):
         return
-    discard = state.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation
+    discard = termination.ending is Ending.CANCELLED and not state.settings.retain_on_cancellation
     place = CheckpointId(state.checkpoint_log.last + 1)
-    next_id = max(state.next_id, CheckpointId(place + 1))
-    base = None if discard else state.base
-    epoch_record = EpochRecord(place, _above(state), state.leader, next_id, base, state.ending, state.abandoned)
+    next_id = max(state.checkpoints.next_id, CheckpointId(place + 1))
+    base = None if discard else state.retained.base
+    ending, abandoned = termination.ending, termination.abandoned
+    epoch_record = EpochRecord(place, _above(state), leader, next_id, base, ending, abandoned)
     links, _ = checkpoint_log.enqueue(state.checkpoint_log, (epoch_record,))
-    context.state = evolve(state, checkpoint_log=links, closing_written=True)
-    context.order(CreateRecord(state.leader, epoch_record))
+    context.state = evolve(state, checkpoint_log=links, termination=evolve(termination, closing_written=True))
+    context.order(CreateRecord(leader, epoch_record))
 
 
 def throw_rest_away(context: StepContext) -> None:
     """The closing record is in the store: whatever sinks have not committed, nobody will."""
     state = context.state
-    if state.closing_written and state.abort_below != _above(state) and not _under_way(state):
+    if state.termination.closing_written and state.leftovers.abort_below != _above(state) and not _under_way(state):
         sinks.abort_stale_generations(context, _above(state))
 
 
@@ -109,29 +122,35 @@ def closed(context: StepContext) -> None:
 
     A sink whose commits were given up may be gone for good: what it throws away is ordered, and not waited for.
     """
-    state = context.state
-    if state.abort_below != _above(state) or state.collecting or _under_way(state):
+    state, termination = context.state, context.state.termination
+    if state.leftovers.abort_below != _above(state) or state.collection.under_way or _under_way(state):
         return
-    if any(sink not in state.abandon for sink in state.stale_generations):
+    if any(sink not in termination.abandon for sink in state.leftovers.stale_generations):
         return
-    base = None if garbage.discards(state) else state.base
-    context.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, base=base)
+    base = None if garbage.discards(state) else state.retained.base
+    context.state = evolve(state, phase=Phase.CLOSED, resend_at_ms=None, retained=evolve(state.retained, base=base))
     kept = (
         "its checkpoints are deleted"
         if garbage.discards(state)
         else f"latest checkpoint: {'none' if base is None else base}"
     )
-    text = f"the job is {state.ending.value if state.ending else 'over'}; {kept}"
+    text = f"the job is {termination.ending.value if termination.ending else 'over'}; {kept}"
     context.tell_story(text)
-    context.order(Notify(Outcome.NOTICE if state.cancel is None else Outcome.DONE, text, state.cancel, base))
+    outcome = Outcome.NOTICE if termination.cancel is None else Outcome.DONE
+    context.order(Notify(outcome, text, termination.cancel, base))
 
 
 def _under_way(state: JobState) -> bool:
     """Whether something that was decided or promised is not finished."""
-    asked = state.checkpoint_log.queue or state.copying or state.holding or state.deleting is not None
+    asked = (
+        state.checkpoint_log.queue
+        or state.retained.copying
+        or state.retained.holding
+        or state.retained.deleting is not None
+    )
     return bool(asked) or any(sink.due for sink in state.sinks.values())
 
 
 def _above(state: JobState) -> Generation:
     """The generation of the closing record: all before it are over."""
-    return Generation(state.generation + 1)
+    return Generation(state.leadership.generation + 1)

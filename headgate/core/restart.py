@@ -8,12 +8,14 @@ takes twelve tasks down at once is the first failure of each. Where failures are
 (fixed-delay, failure-rate), there is one history.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
 
 from headgate.core.errors import InvalidSettings
 from headgate.core.evolve import evolve
+from headgate.core.ids import TaskId
 
 FRUITLESS_MAX = 3
 """How many restarts of one task without a batch committed in between, then the whole job goes back."""
@@ -108,6 +110,18 @@ class History:
     backoff_ms: int = 0
     last_failure_ms: int | None = None
     recent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """What the job remembers of its restarts, and the one it waits for."""
+
+    history: History = History()
+    """Of restarts of the whole job."""
+    histories: Mapping[TaskId, History] = field(default_factory=dict)
+    """Of restarts of single tasks, where each has its own."""
+    restart_at_ms: int | None = None
+    """When the whole job returns to its last checkpoint."""
 
 
 class Level(Enum):

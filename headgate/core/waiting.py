@@ -14,9 +14,9 @@ from headgate.core.state import JobState, Phase, StepContext, ready
 def holds_up(state: JobState) -> str:
     """What a closing job waits for that may never come, and how to end without it."""
     what = {name: f"to commit checkpoint {sink.due[0][1].checkpoint}" for name, sink in state.sinks.items() if sink.due}
-    if state.closing_written and not state.checkpoint_log.queue:
-        what = dict.fromkeys(state.stale_generations, "to throw away what will never be committed")
-    what = {name: fate for name, fate in what.items() if name not in state.abandon}
+    if state.termination.closing_written and not state.checkpoint_log.queue:
+        what = dict.fromkeys(state.leftovers.stale_generations, "to throw away what will never be committed")
+    what = {name: fate for name, fate in what.items() if name not in state.termination.abandon}
     if state.phase is not Phase.CLOSING or not what:
         return ""
     waits = ", ".join(f"sink {name} {fate}" for name, fate in what.items())
@@ -27,8 +27,8 @@ def holds_up(state: JobState) -> str:
 def say(context: StepContext, why: str = "") -> None:
     """Whoever cancelled hears what it takes, while it takes."""
     waits = holds_up(context.state)
-    if waits and context.state.cancel is not None:
-        context.order(Notify(Outcome.NOTICE, f"cancel {waits}{why}", context.state.cancel))
+    if waits and context.state.termination.cancel is not None:
+        context.order(Notify(Outcome.NOTICE, f"cancel {waits}{why}", context.state.termination.cancel))
 
 
 def say_what_fails(context: StepContext) -> None:
@@ -54,35 +54,34 @@ def tell_abandoned(context: StepContext, given_up: tuple[Transaction, ...]) -> N
 
 def refuse(context: StepContext, why: str) -> None:
     """Answer everybody whose checkpoint has not been triggered, and now never will be."""
-    for request in context.state.requests:
+    for request in context.state.checkpoints.requests:
         context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
-    context.state = evolve(context.state, requests=())
+    context.state = evolve(context.state, checkpoints=evolve(context.state.checkpoints, requests=()))
 
 
 def fail(context: StepContext, why: str) -> None:
     """Answer everybody who still waits for something: this process will not do it."""
     refuse(context, why)
-    state = context.state
-    copying = tuple(c for c in state.completed if c.id in state.copying and c.leader == state.leader)
-    waiting = [(pending.id, pending.request, "will not complete") for pending in state.pending]
+    state, retained = context.state, context.state.retained
+    ours = (checkpoint for checkpoint in retained.completed if checkpoint.leader == state.leadership.leader)
+    copying = tuple(checkpoint for checkpoint in ours if checkpoint.id in retained.copying)
+    waiting = [(pending.id, pending.request, "will not complete") for pending in state.checkpoints.pending]
     waiting += [(record.id, record.request, "may or may not be complete") for record in ready(state) + copying]
     for checkpoint, request, fate in waiting:
         if request is not None:
             context.order(Notify(Outcome.FAILED, f"checkpoint {checkpoint} {fate}: {why}", request, checkpoint))
-    for asked in state.holding:
+    for asked in retained.holding:
         context.order(Notify(Outcome.FAILED, f"hold of {asked.checkpoint}: {why}", asked.request, asked.checkpoint))
-    if state.deleting is not None:
-        text = f"savepoint {state.deleting.checkpoint} may or may not be deleted: {why}"
-        context.order(Notify(Outcome.FAILED, text, state.deleting.request, state.deleting.checkpoint))
-    if state.cancel is not None:
-        context.order(Notify(Outcome.FAILED, f"cancel: {why}", state.cancel))
+    if retained.deleting is not None:
+        text = f"savepoint {retained.deleting.checkpoint} may or may not be deleted: {why}"
+        context.order(Notify(Outcome.FAILED, text, retained.deleting.request, retained.deleting.checkpoint))
+    if state.termination.cancel is not None:
+        context.order(Notify(Outcome.FAILED, f"cancel: {why}", state.termination.cancel))
     context.state = evolve(
         state,
-        pending=(),
-        holding=(),
-        copying=(),
-        deleting=None,
-        in_doubt=(),
-        cancel=None,
+        leadership=evolve(state.leadership, in_doubt=()),
         checkpoint_log=CheckpointLog(),
+        checkpoints=evolve(state.checkpoints, pending=()),
+        retained=evolve(retained, holding=(), copying=(), deleting=None),
+        termination=evolve(state.termination, cancel=None),
     )
