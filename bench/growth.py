@@ -136,7 +136,7 @@ class Job:
     @property
     def files(self) -> int:
         """How many files the newest checkpoint names."""
-        return len(self._state.completed[-1].tasks[0].files)
+        return len(self._state.retained.completed[-1].tasks[0].files)
 
 
 def _put(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """Short ways to build what tests talk about. Names and numbers go in plain and come out as the core's own types."""
 
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +32,7 @@ from headgate.core.records import (
     Transaction,
 )
 from headgate.core.settings import Settings
-from headgate.core.state import JobState, Phase, TaskState
+from headgate.core.state import Checkpoints, Execution, JobState, Leadership, Phase, TaskState
 
 ALICE = LeaderId("alice")
 BOB = LeaderId("bob")
@@ -119,15 +120,30 @@ def running(graph: Graph, batch: int = NO_BATCH, settings: Settings | None = Non
         graph=graph,
         settings=settings or Settings(),
         phase=Phase.RUNNING,
-        leader=ALICE,
-        generation=Generation(1),
+        leadership=Leadership(leader=ALICE, generation=Generation(1)),
         checkpoint_log=CheckpointLog(recorded=CheckpointId(0), last=CheckpointId(0)),
-        next_id=CheckpointId(1),
-        tasks={t.id: standing(graph, t.id, batch) for t in graph.tasks},
-        gates={c.id: Batch(batch) for c in graph.channels},
+        execution=Execution(
+            tasks={t.id: standing(graph, t.id, batch) for t in graph.tasks},
+            gates={c.id: Batch(batch) for c in graph.channels},
+        ),
+        checkpoints=Checkpoints(next_id=CheckpointId(1)),
         sinks={sink: SinkState(pre_committed_through=Batch(batch)) for sink in graph.owner},
     )
-    return evolve(state, **changes)
+    return changed(state, **changes)
+
+
+OWN = {field.name: field.default for field in fields(JobState)}
+SUBJECTS = {inner.name: name for name, record in OWN.items() if is_dataclass(record) for inner in fields(record)}
+"""For each field of a record inside a job's state, the field that has the record."""
+
+
+def changed(state: JobState, **changes: Any) -> JobState:
+    """A job's state in which these are different: fields of its own, or of its records. Others are an error."""
+    for name, value in changes.items():
+        subject = name if name in OWN else SUBJECTS[name]
+        inner = value if name in OWN else replace(getattr(state, subject), **{name: value})
+        state = replace(state, **{subject: inner})
+    return state
 
 
 def ids(records: tuple[Record, ...]) -> list[int]:

@@ -1,12 +1,13 @@
 """One core under test: tell it facts in plain words and numbers, get its orders.
 
-After every step the invariants are checked, and that every order which somebody must answer would be given again.
+After every step the invariants are checked, that every order which somebody must answer would be given again, and that
+nothing is left to follow from the state.
 """
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from headgate.core import effects as o, events as e, invariants, timing
+from headgate.core import derived, effects as o, events as e, invariants, timing
 from headgate.core.effects import Effect
 from headgate.core.graph import Graph
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, RequestId, Run, SinkId, TaskId
@@ -14,7 +15,7 @@ from headgate.core.job import step
 from headgate.core.records import Boundary, CompletedCheckpoint, EpochRecord, Record, Restore
 from headgate.core.restart import Failure, FailureClass, FixedDelay
 from headgate.core.settings import Settings
-from headgate.core.state import AT_REST, JobState, Phase
+from headgate.core.state import AT_REST, JobState, Phase, StepContext
 
 ME = LeaderId("me")
 OTHER = LeaderId("other")
@@ -65,6 +66,7 @@ class Core:
             self.state, effects = step(self.state, fact)
             invariants.check(self.state)
             assert forgotten(self.state, effects) == []
+            assert follows(self.state) == []
             given += effects
         return given
 
@@ -75,7 +77,7 @@ class Core:
 
     def read(self) -> list[Effect]:
         records = tuple(self.store[number] for number in sorted(self.store))
-        return self.tell(e.CheckpointLogRead(self.state.leader, records, self.held, self.copied))
+        return self.tell(e.CheckpointLogRead(self.state.leadership.leader, records, self.held, self.copied))
 
     def create(self) -> list[Effect]:
         """The store creates what was ordered.
@@ -85,7 +87,7 @@ class Core:
         record = self.state.checkpoint_log.queue[0]
         assert record.id not in self.store
         self.store[record.id] = record
-        given = self.tell(e.RecordCreated(self.state.leader, record.generation, record.id))
+        given = self.tell(e.RecordCreated(self.state.leadership.leader, record.generation, record.id))
         return self.read() if self.state.phase is Phase.READING else given
 
     def write_closing_record(self) -> list[Effect]:
@@ -97,17 +99,19 @@ class Core:
 
     def start_all(self) -> list[Effect]:
         """All tasks are up, and the sinks have thrown away what was left."""
-        up = [self.started(name) for name, task in self.state.tasks.items() if not task.ended]
-        return self.tell(*up, *(self.stale_generations_aborted(sink) for sink in self.state.stale_generations))
+        up = [self.started(name) for name, task in self.state.execution.tasks.items() if not task.ended]
+        return self.tell(
+            *up, *(self.stale_generations_aborted(sink) for sink in self.state.leftovers.stale_generations)
+        )
 
     # -- a task's facts ----------------------------------------------------------------------------------------------
 
     def whose(self, task: str) -> tuple[Generation, TaskId, Run]:
-        return self.state.generation, TaskId(task), self.state.tasks[TaskId(task)].run
+        return self.state.leadership.generation, TaskId(task), self.state.execution.tasks[TaskId(task)].run
 
     def stands(self, task: str, batch: int | None, positions: tuple[int, ...]) -> Boundary:
         """Where a task stands; what is not said has not moved."""
-        now = self.state.tasks[TaskId(task)].boundary
+        now = self.state.execution.tasks[TaskId(task)].boundary
         return Boundary(now.batch if batch is None else Batch(batch), tuple(map(Batch, positions)) or now.positions)
 
     def started(self, task: str, batch: int | None = None, *positions: int) -> e.TaskStarted:
@@ -142,30 +146,34 @@ class Core:
     def acked(self, task: str, checkpoint: int, batch: int | None = None) -> e.SnapshotTaken:
         """At the batch where the checkpoint has cut the task, unless another is named."""
         if batch is None:
-            pending = next(one for one in self.state.pending if one.id == checkpoint)
+            pending = next(one for one in self.state.checkpoints.pending if one.id == checkpoint)
             batch = pending.cuts[TaskId(task)].boundary.batch
-        return e.SnapshotTaken(self.state.generation, CheckpointId(checkpoint), TaskId(task), Batch(batch), ("file",))
+        return e.SnapshotTaken(
+            self.state.leadership.generation, CheckpointId(checkpoint), TaskId(task), Batch(batch), ("file",)
+        )
 
     def pre_committed(self, checkpoint: int, sink: str = "out") -> e.SinkPreCommitted:
-        return e.SinkPreCommitted(self.state.generation, CheckpointId(checkpoint), SinkId(sink))
+        return e.SinkPreCommitted(self.state.leadership.generation, CheckpointId(checkpoint), SinkId(sink))
 
     def pre_commit_failed(self, checkpoint: int, sink: str = "out") -> e.PreCommitFailed:
-        return e.PreCommitFailed(self.state.generation, CheckpointId(checkpoint), SinkId(sink), "disk full")
+        return e.PreCommitFailed(self.state.leadership.generation, CheckpointId(checkpoint), SinkId(sink), "disk full")
 
     def visible(self, checkpoint: int, sink: str = "out") -> e.TransactionCommitted:
-        generation = self.state.generation
+        generation = self.state.leadership.generation
         return e.TransactionCommitted(generation, SinkId(sink), generation, CheckpointId(checkpoint))
 
     def commit_failed(self, checkpoint: int, sink: str = "out") -> e.CommitFailed:
-        generation = self.state.generation
+        generation = self.state.leadership.generation
         return e.CommitFailed(generation, SinkId(sink), generation, CheckpointId(checkpoint), "no answer")
 
     def stale_generations_aborted(self, sink: str = "out") -> e.StaleGenerationsAborted:
-        return e.StaleGenerationsAborted(self.state.generation, SinkId(sink), self.state.abort_below)
+        return e.StaleGenerationsAborted(
+            self.state.leadership.generation, SinkId(sink), self.state.leftovers.abort_below
+        )
 
     def make_ready(self, checkpoint: int) -> list[Effect]:
         """Everyone does their part."""
-        given = self.tell(*(self.acked(task, checkpoint) for task in self.state.tasks))
+        given = self.tell(*(self.acked(task, checkpoint) for task in self.state.execution.tasks))
         for sink, stands in self.state.sinks.items():
             if any(pre_commit.checkpoint == checkpoint for pre_commit in stands.wanted):
                 given += self.tell(self.pre_committed(checkpoint, sink))
@@ -177,7 +185,7 @@ class Core:
         for sink in self.state.sinks:
             while self.state.sinks[sink].due:
                 one = self.state.sinks[sink].due[0][1]
-                generation = self.state.generation
+                generation = self.state.leadership.generation
                 given += self.tell(e.TransactionCommitted(generation, sink, one.generation, one.checkpoint))
         return given
 
@@ -207,6 +215,15 @@ def published(core: Core) -> list[CompletedCheckpoint]:
     return [record for record in core.store.values() if isinstance(record, CompletedCheckpoint)]
 
 
+def follows(state: JobState) -> list[Effect]:
+    """What follows from a state by itself, looked at with fresh eyes: a step leaves nothing of the kind."""
+    context = StepContext(JobState(state.graph, state.settings))
+    context.state = state
+    derived.fire(context)
+    assert context.effects or context.state is state, "something changes without a word"
+    return context.effects
+
+
 def forgotten(state: JobState, effects: Sequence[Effect]) -> list[Effect]:
     """Orders of a step that somebody must answer, and that would not be given again.
 
@@ -229,14 +246,14 @@ def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) 
         case o.StartTask():
             return state.phase is not Phase.RUNNING
         case o.StopTask(_, task, run, drain=True):
-            stands = state.tasks[task]
+            stands = state.execution.tasks[task]
             return state.phase is not Phase.RUNNING or stands.ended or stands.run > run
         case o.StopTask():
             return state.phase is Phase.READING
         case o.OpenGate(_, channel, through):
-            return through < state.gates[channel] or state.phase is not Phase.RUNNING
+            return through < state.execution.gates[channel] or state.phase is not Phase.RUNNING
         case o.AdmitBatch(_, task, run, batch):
-            stands = state.tasks[task]
+            stands = state.execution.tasks[task]
             return (
                 state.phase is not Phase.RUNNING or stands.run > run or stands.boundary.batch >= batch or stands.ended
             )
@@ -245,6 +262,6 @@ def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) 
         case o.PreCommitSink():
             return state.phase is not Phase.RUNNING
         case o.AbortStaleGenerations(below=below):
-            return below < state.abort_below
+            return below < state.leftovers.abort_below
         case _:
             return False

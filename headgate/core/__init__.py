@@ -11,11 +11,14 @@ Reading order, which is also the order in which a checkpoint meets the rules:
 ``events, effects``        what the core is told (facts) and what it asks for (orders)
 ``state``                  what it remembers
 ``job``                    ``step``: one ``match`` over the facts
+``derived``                what follows from the state by itself, once a fact is taken in
 ``leadership``             winning, fencing, starting a generation, being deposed
 ``closing``                how a job comes to its end
+``waiting``                who waits for an answer, and what they hear
 ``tasks``                  what a task's own facts change
 ``trigger``                when a checkpoint starts
 ``coordinator``            who has acknowledged it, when it is ready, when it is given up
+``completed``              what a ready one is written down as
 ``alignment``              where one task's snapshot lies, and how far its gates are open
 ``backpressure``           how far a task may run ahead of its readers
 ``commit, sinks``          one sink's transactions: pre-commit, commit, abort

@@ -41,12 +41,12 @@ def cut_all(state: JobState) -> tuple[JobState, list[tuple[PendingCheckpoint, Ta
     made: list[tuple[PendingCheckpoint, Task, Cut]] = []
     after: list[PendingCheckpoint] = []
     waiting: dict[TaskId, None] = {}
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         grown = pending
         for task in state.graph.tasks:
             if task.id in grown.cuts or task.id in waiting:
                 continue
-            stands = state.tasks[task.id]
+            stands = state.execution.tasks[task.id]
             if may_cut(state.settings.mode, grown, state.graph.inputs[task.id], stands):
                 cut = Cut(stands.boundary, stands.ended)
                 grown = evolve(grown, cuts={**grown.cuts, task.id: cut})
@@ -54,23 +54,25 @@ def cut_all(state: JobState) -> tuple[JobState, list[tuple[PendingCheckpoint, Ta
             else:
                 waiting[task.id] = None
         after.append(grown)
-    return (evolve(state, pending=tuple(after)), made) if made else (state, made)
+    if made:
+        state = evolve(state, checkpoints=evolve(state.checkpoints, pending=tuple(after)))
+    return state, made
 
 
 def could_cut(state: JobState, task: TaskId) -> bool:
     """Whether the first checkpoint that waits for this task could now cut it. Cheap: asked after every batch."""
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         if task not in pending.cuts:
-            return may_cut(state.settings.mode, pending, state.graph.inputs[task], state.tasks[task])
+            return may_cut(state.settings.mode, pending, state.graph.inputs[task], state.execution.tasks[task])
     return False
 
 
 def gate(state: JobState, channel: Channel) -> Batch:
     """How far a channel's reader may go: what is committed, but not past the first barrier that still holds it."""
-    committed = state.tasks[channel.upstream].boundary.batch
+    committed = state.execution.tasks[channel.upstream].boundary.batch
     if state.settings.mode is Mode.AT_LEAST_ONCE:
         return committed
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         barrier = pending.cuts.get(channel.upstream)
         if barrier is not None and channel.downstream not in pending.cuts:
             return min(committed, barrier.boundary.batch)
@@ -92,15 +94,15 @@ def in_flight(pending: PendingCheckpoint, inputs: tuple[Channel, ...], task: Tas
 
 
 def overtake(state: JobState) -> JobState:
-    """StepContext the checkpoints that have been aligning for too long into unaligned ones."""
-    deadlines = [alignment_deadline(state, pending) for pending in state.pending]
+    """Turn the checkpoints that have been aligning for too long into unaligned ones."""
+    deadlines = [alignment_deadline(state, pending) for pending in state.checkpoints.pending]
     if not any(deadline is not None and state.now_ms >= deadline for deadline in deadlines):
         return state
     late = tuple(
         evolve(pending, unaligned=True) if deadline is not None and state.now_ms >= deadline else pending
-        for pending, deadline in zip(state.pending, deadlines, strict=True)
+        for pending, deadline in zip(state.checkpoints.pending, deadlines, strict=True)
     )
-    return evolve(state, pending=late)
+    return evolve(state, checkpoints=evolve(state.checkpoints, pending=late))
 
 
 def alignment_deadline(state: JobState, pending: PendingCheckpoint) -> int | None:

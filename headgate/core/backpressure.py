@@ -15,10 +15,10 @@ from headgate.core.state import JobState, StepContext
 
 def admit(context: StepContext, name: TaskId) -> None:
     """Let the batch that has entered go on, if it may and has not been told so."""
-    task = context.state.tasks[name]
+    task = context.state.execution.tasks[name]
     if task.entered > task.admitted and may_enter(context.state, name):
         context.set_task(name, evolve(task, admitted=task.entered))
-        context.order(AdmitBatch(context.state.generation, name, task.run, task.entered))
+        context.order(AdmitBatch(context.state.leadership.generation, name, task.run, task.entered))
 
 
 def may_enter(state: JobState, name: TaskId) -> bool:
@@ -26,9 +26,10 @@ def may_enter(state: JobState, name: TaskId) -> bool:
     limit = state.settings.max_batches_ahead
     if limit is None:
         return True
+    tasks = state.execution.tasks
     for channel in state.graph.outputs[name]:
         place = state.graph.inputs[channel.downstream].index(channel)
-        if state.tasks[name].entered - state.tasks[channel.downstream].boundary.positions[place] > limit:
+        if tasks[name].entered - tasks[channel.downstream].boundary.positions[place] > limit:
             return False
     return True
 

@@ -7,7 +7,7 @@ subsumed by it, except those that somebody asked for: they are waited for.
 
 from enum import Enum
 
-from headgate.core import alignment, checkpoint_log, commit
+from headgate.core import alignment, checkpoint_log, commit, completed
 from headgate.core.effects import (
     AbortSnapshot,
     Ack,
@@ -17,19 +17,17 @@ from headgate.core.effects import (
     OpenGate,
     Outcome,
     PreCommitSink,
-    StartTask,
     TakeSnapshot,
 )
 from headgate.core.events import PreCommitFailed, SinkPreCommitted, SnapshotDeclined, SnapshotTaken
 from headgate.core.evolve import evolve
 from headgate.core.graph import Channel
-from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, CheckpointId, SinkId, TaskId
+from headgate.core.ids import NO_CHECKPOINT, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, Record, TaskSnapshot, Transaction
 from headgate.core.settings import Settings
 from headgate.core.state import (
     AT_REST,
     Acknowledgement,
-    Cut,
     JobState,
     PendingCheckpoint,
     Phase,
@@ -64,25 +62,28 @@ class GivenUp(Enum):
 
 def trigger(context: StepContext) -> None:
     """Start a checkpoint if one is due."""
-    while (wanted := due(context.state)) is not None:
-        state = context.state
-        pending = PendingCheckpoint(
-            id=state.next_id,
-            kind=wanted.kind,
-            triggered_at_ms=state.now_ms,
-            unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
-            request=wanted.request,
-        )
-        context.state = evolve(
-            state,
-            pending=(*state.pending, pending),
-            next_id=CheckpointId(state.next_id + 1),
-            next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0),
-            requests=state.requests[1:] if wanted.request is not None else state.requests,
-            stop_after=pending.id if wanted.stop else state.stop_after,
-        )
-        context.tell_story(f"{wanted.kind.value} {pending.id} triggered")
-        cut(context)
+    state, checkpoints = context.state, context.state.checkpoints
+    wanted = due(state)
+    if wanted is None:
+        return
+    pending = PendingCheckpoint(
+        id=checkpoints.next_id,
+        kind=wanted.kind,
+        triggered_at_ms=state.now_ms,
+        unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
+        request=wanted.request,
+    )
+    after = evolve(
+        checkpoints,
+        pending=(*checkpoints.pending, pending),
+        next_id=CheckpointId(pending.id + 1),
+        next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0),
+        requests=checkpoints.requests[1:] if wanted.request is not None else checkpoints.requests,
+        stop_after=pending.id if wanted.stop else checkpoints.stop_after,
+    )
+    context.state = evolve(state, checkpoints=after)
+    context.tell_story(f"{wanted.kind.value} {pending.id} triggered")
+    cut(context)
 
 
 def overtakes_at_once(settings: Settings) -> bool:
@@ -94,12 +95,12 @@ def ask(context: StepContext, request: Request) -> None:
     """A user wants a checkpoint: note it, unless too many are waiting or the job is ending."""
     state = context.state
     closing = state.phase is Phase.CLOSING or state.phase in AT_REST
-    if closing or len(state.requests) >= REQUESTS_MAX:
+    if closing or len(state.checkpoints.requests) >= REQUESTS_MAX:
         why = "the job is not running here" if closing else f"{REQUESTS_MAX} requests are waiting already"
         context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
         return
-    context.state = evolve(state, requests=(*state.requests, request))
-    trigger(context)
+    requests = (*state.checkpoints.requests, request)
+    context.state = evolve(state, checkpoints=evolve(state.checkpoints, requests=requests))
 
 
 # -- cutting and acknowledging -------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def ask(context: StepContext, request: Request) -> None:
 def cut(context: StepContext) -> None:
     """Cut through every task that may be cut; order snapshots and pre-commits, and open the gates that this frees."""
     context.state, made = alignment.cut_all(context.state)
-    generation = context.state.generation
+    generation = context.state.leadership.generation
     for pending, task, where in made:
         before = _finished_before(context.state, task.id)
         if before is not None:
@@ -121,37 +122,34 @@ def cut(context: StepContext) -> None:
             _order_pre_commit(context, sink, pre_commit)
     for task_id in {task.id: None for _, task, _ in made}:
         open_gates(context, context.state.graph.inputs[task_id])
-    if made:
-        complete(context)
 
 
 def open_gates(context: StepContext, channels: tuple[Channel, ...]) -> None:
     """Open each gate as far as it may be, where that is further than before."""
     for channel in channels:
         through = alignment.gate(context.state, channel)
-        if through > context.state.gates[channel.id]:
-            context.state = evolve(context.state, gates={**context.state.gates, channel.id: through})
-            context.order(OpenGate(context.state.generation, channel.id, through))
+        execution = context.state.execution
+        if through > execution.gates[channel.id]:
+            gates = {**execution.gates, channel.id: through}
+            context.state = evolve(context.state, execution=evolve(execution, gates=gates))
+            context.order(OpenGate(context.state.leadership.generation, channel.id, through))
 
 
-def acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
-    """A task has taken its snapshot."""
+def acknowledge(context: StepContext, fact: SnapshotTaken) -> None:
+    """A task has taken its snapshot. It hears what became of it."""
     answer = _acknowledge(context, fact)
     context.order(AnswerAck(fact.generation, fact.checkpoint, fact.task, answer))
-    if answer is Ack.SUCCESS:
-        complete(context)
-    return answer
 
 
 def _acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
     state = context.state
-    if state.phase in AT_REST or fact.generation != state.generation:
+    if state.phase in AT_REST or fact.generation != state.leadership.generation:
         return Ack.UNKNOWN
-    if fact.checkpoint >= state.next_id or fact.task not in state.tasks:
+    if fact.checkpoint >= state.checkpoints.next_id or fact.task not in state.execution.tasks:
         return Ack.UNKNOWN
     pending = find(state, fact.checkpoint)
     if pending is None:
-        settled = any(record.id == fact.checkpoint for record in (*ready(state), *state.completed))
+        settled = any(record.id == fact.checkpoint for record in (*ready(state), *state.retained.completed))
         return Ack.DUPLICATE if settled else Ack.DISCARDED
     if fact.task in pending.acknowledged:
         return Ack.DUPLICATE
@@ -165,20 +163,19 @@ def _acknowledge(context: StepContext, fact: SnapshotTaken) -> Ack:
 
 def _note(context: StepContext, checkpoint: CheckpointId, task: TaskId, acknowledgement: Acknowledgement) -> None:
     """Remember an acknowledgement."""
-    context.state = evolve(
-        context.state,
-        pending=tuple(
+    context.set_pending(
+        tuple(
             evolve(pending, acknowledged={**pending.acknowledged, task: acknowledgement})
             if pending.id == checkpoint
             else pending
-            for pending in context.state.pending
-        ),
+            for pending in context.state.checkpoints.pending
+        )
     )
 
 
 def _finished_before(state: JobState, task: TaskId) -> TaskSnapshot | None:
     """The last snapshot of a task that had finished before this generation began. It is not started, and stays so."""
-    for start in state.starts:
+    for start in state.execution.starts:
         if start.task == task and start.snapshot is not None and start.snapshot.finished:
             return start.snapshot
     return None
@@ -187,14 +184,18 @@ def _finished_before(state: JobState, task: TaskId) -> TaskSnapshot | None:
 def decline(context: StepContext, fact: SnapshotDeclined) -> None:
     """A task cannot take part: the checkpoint is given up."""
     pending = find(context.state, fact.checkpoint)
-    if fact.generation == context.state.generation and pending is not None and fact.task not in pending.acknowledged:
+    if (
+        fact.generation == context.state.leadership.generation
+        and pending is not None
+        and fact.task not in pending.acknowledged
+    ):
         give_up(context, pending, GivenUp.DECLINED, f"{fact.task}: {fact.why}")
 
 
 def pre_committed(context: StepContext, fact: SinkPreCommitted) -> None:
     """A sink has pre-committed. That counts even if the checkpoint was given up meanwhile: the next one commits it."""
     state = context.state
-    if fact.generation != state.generation:
+    if fact.generation != state.leadership.generation:
         return
     sink = context.sink(fact.sink)
     pre_commit = commit.pre_commit_under_way(sink, fact.checkpoint)
@@ -206,14 +207,13 @@ def pre_committed(context: StepContext, fact: SinkPreCommitted) -> None:
     sink, following = commit.pre_committed(sink, transaction)
     context.set_sink(fact.sink, sink)
     _order_pre_commit(context, fact.sink, following)
-    complete(context)
 
 
 def pre_commit_failed(context: StepContext, fact: PreCommitFailed) -> None:
     """A sink could not pre-commit: its checkpoint is given up; what stays open goes into the next pre-commit."""
     state = context.state
     if (
-        fact.generation != state.generation
+        fact.generation != state.leadership.generation
         or commit.pre_commit_under_way(context.sink(fact.sink), fact.checkpoint) is None
     ):
         return
@@ -223,13 +223,14 @@ def pre_commit_failed(context: StepContext, fact: PreCommitFailed) -> None:
     pending = find(context.state, fact.checkpoint)
     if pending is not None:
         give_up(context, pending, GivenUp.DECLINED, f"{fact.sink}: {fact.why}")
-    complete(context)
 
 
 def _order_pre_commit(context: StepContext, sink: SinkId, pre_commit: commit.PreCommit | None) -> None:
     if pre_commit is not None:
         after = context.state.sinks[sink].pre_committed_through
-        context.order(PreCommitSink(context.state.generation, pre_commit.checkpoint, sink, after, pre_commit.through))
+        context.order(
+            PreCommitSink(context.state.leadership.generation, pre_commit.checkpoint, sink, after, pre_commit.through)
+        )
 
 
 # -- ending --------------------------------------------------------------------------------------------------------
@@ -237,29 +238,31 @@ def _order_pre_commit(context: StepContext, sink: SinkId, pre_commit: commit.Pre
 
 def is_ready(state: JobState, pending: PendingCheckpoint) -> bool:
     """Whether everyone has done their part."""
-    return len(pending.acknowledged) == len(state.tasks) and all(
+    return len(pending.acknowledged) == len(state.execution.tasks) and all(
         sink.pre_committed_for >= pending.id for sink in state.sinks.values()
     )
 
 
 def complete(context: StepContext) -> None:
-    """Send every ready checkpoint to the checkpoint log, and with it the fate of the ones before it."""
-    while (pending := _next_ready(context.state)) is not None:
-        older = tuple(other for other in context.state.pending if other.id < pending.id)
-        for other in older:
-            drop(context, other, GivenUp.SUBSUMED, f"by {pending.id}")
-        _remove(context, pending)
-        context.tell_story(f"{pending.kind.value} {pending.id} ready")
-        record(context, below=pending.id, last=_completed(context.state, pending))
-        if older:
-            open_gates(context, context.state.graph.channels)
-            cut(context)
+    """Send a ready checkpoint to the checkpoint log, and with it the fate of the ones before it."""
+    pending = _next_ready(context.state)
+    if pending is None:
+        return
+    older = tuple(other for other in context.state.checkpoints.pending if other.id < pending.id)
+    for other in older:
+        drop(context, other, GivenUp.SUBSUMED, f"by {pending.id}")
+    _remove(context, pending)
+    context.tell_story(f"{pending.kind.value} {pending.id} ready")
+    record(context, below=pending.id, last=completed.completed(context.state, pending))
+    if older:
+        open_gates(context, context.state.graph.channels)
+        cut(context)
 
 
 def _next_ready(state: JobState) -> PendingCheckpoint | None:
     """The newest ready checkpoint, but none that would overtake one that somebody asked for."""
     found = None
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         if is_ready(state, pending):
             found = pending
             if pending.request is not None:
@@ -275,122 +278,62 @@ def give_up(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, d
     record(context, below=lowest(context.state))
     open_gates(context, context.state.graph.channels)
     cut(context)
-    complete(context)
 
 
 def drop(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, detail: str) -> None:
     """Forget a pending checkpoint, tell everyone, and count it if it is a failure."""
     _remove(context, pending)
-    state = context.state
+    state, checkpoints = context.state, context.state.checkpoints
     context.state = evolve(
         state,
         sinks={name: commit.forget_pre_commits(sink, pending.id) for name, sink in state.sinks.items()},
-        failures=state.failures + 1 if reason.is_failure else state.failures,
-        last_end_ms=state.now_ms,
-        stop_after=NO_CHECKPOINT if state.stop_after == pending.id else state.stop_after,
+        checkpoints=evolve(
+            checkpoints,
+            failures=checkpoints.failures + 1 if reason.is_failure else checkpoints.failures,
+            last_end_ms=state.now_ms,
+            stop_after=NO_CHECKPOINT if checkpoints.stop_after == pending.id else checkpoints.stop_after,
+        ),
     )
     text = f"{pending.kind.value} {pending.id} given up: {reason.value}" + (f" ({detail})" if detail else "")
     context.tell_story(text)
-    context.order(AbortSnapshot(state.generation, pending.id))
+    context.order(AbortSnapshot(state.leadership.generation, pending.id))
     if pending.request is not None or reason.is_failure:
         context.order(Notify(Outcome.FAILED, text, pending.request, pending.id))
 
 
 def _remove(context: StepContext, pending: PendingCheckpoint) -> None:
-    rest = tuple(other for other in context.state.pending if other.id != pending.id)
-    context.state = evolve(context.state, pending=rest)
+    context.set_pending(tuple(other for other in context.state.checkpoints.pending if other.id != pending.id))
 
 
 def lowest(state: JobState) -> CheckpointId:
     """The first id that has no fate yet."""
-    return state.pending[0].id if state.pending else state.next_id
+    return state.checkpoints.pending[0].id if state.checkpoints.pending else state.checkpoints.next_id
 
 
 def record(context: StepContext, below: CheckpointId, last: CompletedCheckpoint | None = None) -> None:
     """Write down what became of all ids under ``below``, and then ``last``."""
     state = context.state
     records: tuple[Record, ...] = checkpoint_log.aborted_entries(
-        state.checkpoint_log, below, state.generation, state.leader
+        state.checkpoint_log, below, state.leadership.generation, state.leadership.leader
     )
     if last is not None:
         records = (*records, last)
     links, first = checkpoint_log.enqueue(state.checkpoint_log, records)
     context.state = evolve(state, checkpoint_log=links)
     if first is not None:
-        context.order(CreateRecord(state.leader, first))
-
-
-def _completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoint:
-    """What a ready checkpoint is published as."""
-    graph = state.graph
-    tasks = tuple(
-        TaskSnapshot(
-            task=task.id,
-            operators=tuple(operator.uid for operator in task.operators),
-            stateful=tuple(operator.uid for operator in task.operators if operator.stateful),
-            partitions=task.partitions,
-            generation=pending.acknowledged[task.id].generation,
-            batch=pending.cuts[task.id].boundary.batch,
-            positions=tuple(
-                (channel.id, position)
-                for channel, position in zip(
-                    graph.inputs[task.id], pending.cuts[task.id].boundary.positions, strict=True
-                )
-            ),
-            finished=pending.cuts[task.id].finished,
-            files=pending.acknowledged[task.id].files,
-        )
-        for task in graph.tasks
-    )
-    channels = tuple(
-        held for task in graph.tasks for held in alignment.in_flight(pending, graph.inputs[task.id], task.id)
-    )
-    transactions = tuple(
-        transaction for sink in state.sinks.values() for transaction in commit.uncommitted(sink, pending.id)
-    )
-    return CompletedCheckpoint(
-        id=pending.id,
-        generation=state.generation,
-        leader=state.leader,
-        kind=pending.kind,
-        tasks=tasks,
-        channels=channels,
-        transactions=transactions,
-        request=pending.request,
-        stop=pending.id == state.stop_after,
-        keeps=_keeps(state, pending),
-    )
-
-
-def _keeps(state: JobState, pending: PendingCheckpoint) -> CheckpointId | None:
-    """The checkpoint that this one does not replace yet: while a task has not committed a batch of its own in this
-    generation, nobody knows whether it can, and what the generation continued from stays. If that was one which had
-    not replaced its own base either, then that base.
-    """
-    before = next((checkpoint for checkpoint in state.completed if checkpoint.id == state.base), None)
-    if before is None:
-        return None
-    if before.generation == state.generation and before.keeps is None:
-        return None
-    if all(_has_moved(start, pending.cuts[start.task]) for start in state.starts):
-        return None
-    return before.id if before.keeps is None else before.keeps
-
-
-def _has_moved(start: StartTask, cut: Cut) -> bool:
-    return cut.finished or cut.boundary.batch > (start.snapshot.batch if start.snapshot else NO_BATCH)
+        context.order(CreateRecord(state.leadership.leader, first))
 
 
 def expire(context: StepContext) -> None:
     """Give up what has taken too long."""
     limit_ms = context.state.now_ms - context.state.settings.timeout_ms
-    while late := [pending for pending in context.state.pending if pending.triggered_at_ms <= limit_ms]:
+    while late := [pending for pending in context.state.checkpoints.pending if pending.triggered_at_ms <= limit_ms]:
         give_up(context, late[0], GivenUp.EXPIRED)
 
 
 def find(state: JobState, checkpoint: CheckpointId) -> PendingCheckpoint | None:
     """The pending checkpoint of this id."""
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         if pending.id == checkpoint:
             return pending
     return None

@@ -4,7 +4,7 @@ One rule: what the job may return to by itself is never deleted. The record goes
 stands on its own, and a record without a copy would be a promise.
 """
 
-from headgate.core import closing, garbage
+from headgate.core import garbage
 from headgate.core.effects import DeleteSavepoint, Notify, Outcome
 from headgate.core.events import DeleteAsked, SavepointDeleted
 from headgate.core.evolve import evolve
@@ -38,32 +38,31 @@ def asked(context: StepContext, fact: DeleteAsked) -> None:
     state = context.state
     if state.phase in AT_REST or state.phase in garbage.NOT_YET_OURS:
         why: str | None = "this process does not lead the job, or not yet"
-    elif state.deleting is not None:
-        why = f"savepoint {state.deleting.checkpoint} is being deleted: try again in a moment"
-    elif fact.checkpoint in state.copying:
+    elif state.retained.deleting is not None:
+        why = f"savepoint {state.retained.deleting.checkpoint} is being deleted: try again in a moment"
+    elif fact.checkpoint in state.retained.copying:
         why = "it is still being copied: wait until that is done"
     else:
-        why = why_not(state.completed, state.base, state.held, fact.checkpoint)
+        why = why_not(state.retained.completed, state.retained.base, state.retained.held, fact.checkpoint)
     if why is not None:
         text = f"savepoint {fact.checkpoint} is not deleted: {why}"
         context.order(Notify(Outcome.REFUSED, text, fact.request, fact.checkpoint))
         return
-    context.state = evolve(state, deleting=fact)
-    context.order(DeleteSavepoint(state.leader, fact.checkpoint))
+    context.state = evolve(state, retained=evolve(state.retained, deleting=fact))
+    context.order(DeleteSavepoint(state.leadership.leader, fact.checkpoint))
 
 
 def deleted(context: StepContext, fact: SavepointDeleted) -> None:
     """Record and copy are gone. What only the savepoint needed goes with a collection."""
-    state = context.state
-    if fact.leader != state.leader or state.deleting is None or state.deleting.checkpoint != fact.checkpoint:
+    state, retained, collection = context.state, context.state.retained, context.state.collection
+    ordered = retained.deleting
+    if fact.leader != state.leadership.leader or ordered is None or ordered.checkpoint != fact.checkpoint:
         return
+    completed = tuple(checkpoint for checkpoint in retained.completed if checkpoint.id != fact.checkpoint)
     context.state = evolve(
         state,
-        deleting=None,
-        completed=tuple(checkpoint for checkpoint in state.completed if checkpoint.id != fact.checkpoint),
-        pending_deletion=(*state.pending_deletion, fact.checkpoint),
+        retained=evolve(retained, deleting=None, completed=completed),
+        collection=evolve(collection, pending_deletion=(*collection.pending_deletion, fact.checkpoint)),
     )
     text = f"savepoint {fact.checkpoint} is deleted"
-    context.order(Notify(Outcome.DONE, text, state.deleting.request, fact.checkpoint))
-    garbage.collect(context)
-    closing.closed(context)
+    context.order(Notify(Outcome.DONE, text, ordered.request, fact.checkpoint))

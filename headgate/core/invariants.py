@@ -31,7 +31,7 @@ def violations(state: JobState) -> Iterator[str]:
     yield from _of_checkpoint_log(state)
     yield from _of_channels(state)
     yield from _of_batches(state)
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         yield from _of_checkpoint(state, pending)
     yield from _of_order(state)
     for name, sink in state.sinks.items():
@@ -39,53 +39,58 @@ def violations(state: JobState) -> Iterator[str]:
 
 
 def _of_bounds(state: JobState) -> Iterator[str]:
-    if len(state.pending) > state.settings.max_concurrent_checkpoints:
-        yield f"{len(state.pending)} checkpoints are under way, {state.settings.max_concurrent_checkpoints} are allowed"
-    if len(state.requests) > REQUESTS_MAX or len(state.holding) > HOLDS_MAX or len(state.story) > STORY_MAX:
+    pending, allowed = len(state.checkpoints.pending), state.settings.max_concurrent_checkpoints
+    if pending > allowed:
+        yield f"{pending} checkpoints are under way, {allowed} are allowed"
+    if (
+        len(state.checkpoints.requests) > REQUESTS_MAX
+        or len(state.retained.holding) > HOLDS_MAX
+        or len(state.story) > STORY_MAX
+    ):
         yield "a queue is longer than its bound"
-    if state.pending and state.phase is not Phase.RUNNING:
+    if pending and state.phase is not Phase.RUNNING:
         yield f"a checkpoint is under way while the job is {state.phase.value}"
 
 
 def _of_checkpoint_log(state: JobState) -> Iterator[str]:
-    log = state.checkpoint_log
+    log, next_id = state.checkpoint_log, state.checkpoints.next_id
     numbers = [record.id for record in log.queue]
     if numbers != list(range(log.recorded + 1, log.last + 1)) and state.phase is not Phase.FENCING:
         yield f"records {numbers} wait to be created after {log.recorded}, through {log.last}"
     for record in log.queue:
-        if record.leader != state.leader:
+        if record.leader != state.leadership.leader:
             yield f"record {record.id} in our queue is {record.leader}'s"
-        if not isinstance(record, EpochRecord) and record.generation != state.generation:
-            yield f"record {record.id} is of generation {record.generation}, we are {state.generation}"
-    for pending in state.pending:
-        if not log.last < pending.id < state.next_id:
-            yield f"checkpoint {pending.id} is under way, but ids {log.last} to {state.next_id} are not yet settled"
-    if state.phase is Phase.RUNNING and state.next_id > log.recorded + IDS_AHEAD_MAX + 1:
-        yield f"id {state.next_id} is too far past the last record, {log.recorded}"
-    completed = [checkpoint.id for checkpoint in state.completed]
+        if not isinstance(record, EpochRecord) and record.generation != state.leadership.generation:
+            yield f"record {record.id} is of generation {record.generation}, we are {state.leadership.generation}"
+    for pending in state.checkpoints.pending:
+        if not log.last < pending.id < next_id:
+            yield f"checkpoint {pending.id} is under way, but ids {log.last} to {next_id} are not yet settled"
+    if state.phase is Phase.RUNNING and next_id > log.recorded + IDS_AHEAD_MAX + 1:
+        yield f"id {next_id} is too far past the last record, {log.recorded}"
+    completed = [checkpoint.id for checkpoint in state.retained.completed]
     if completed != sorted(set(completed)):
         yield f"completed checkpoints are out of order: {completed}"
 
 
 def _of_channels(state: JobState) -> Iterator[str]:
-    for task in state.tasks:
+    for task in state.execution.tasks:
         inputs = state.graph.inputs[task]
-        for channel, consumed in zip(inputs, state.tasks[task].boundary.positions, strict=True):
-            gate = state.gates[channel.id]
-            committed = state.tasks[channel.upstream].boundary.batch
+        for channel, consumed in zip(inputs, state.execution.tasks[task].boundary.positions, strict=True):
+            gate = state.execution.gates[channel.id]
+            committed = state.execution.tasks[channel.upstream].boundary.batch
             if not NO_BATCH <= consumed <= gate <= committed:
                 yield f"channel {channel.id}: consumed {consumed}, gate {gate}, committed {committed}"
 
 
 def _of_batches(state: JobState) -> Iterator[str]:
-    for name, task in state.tasks.items():
+    for name, task in state.execution.tasks.items():
         if not task.boundary.batch <= task.admitted <= task.entered:
             yield f"{name} has committed {task.boundary.batch}, admitted {task.admitted} and entered {task.entered}"
 
 
 def _of_checkpoint(state: JobState, pending: PendingCheckpoint) -> Iterator[str]:
     for task, cut in pending.cuts.items():
-        if cut.boundary.batch > state.tasks[task].boundary.batch:
+        if cut.boundary.batch > state.execution.tasks[task].boundary.batch:
             yield f"checkpoint {pending.id} cuts {task} at {cut.boundary.batch}, which is not committed"
         for channel, consumed in zip(state.graph.inputs[task], cut.boundary.positions, strict=True):
             barrier = pending.cuts.get(channel.upstream)
@@ -106,7 +111,7 @@ def _of_checkpoint(state: JobState, pending: PendingCheckpoint) -> Iterator[str]
 
 
 def _of_order(state: JobState) -> Iterator[str]:
-    for earlier, later in pairwise(state.pending):
+    for earlier, later in pairwise(state.checkpoints.pending):
         if earlier.id >= later.id:
             yield f"checkpoints {earlier.id} and {later.id} are out of order"
         for task, cut in later.cuts.items():
@@ -117,7 +122,7 @@ def _of_order(state: JobState) -> Iterator[str]:
 
 
 def _of_sink(state: JobState, name: SinkId, sink: SinkState) -> Iterator[str]:
-    committed = state.tasks[state.graph.owner[name]].boundary.batch
+    committed = state.execution.tasks[state.graph.owner[name]].boundary.batch
     if sink.pre_committed_through > committed:
         yield f"sink {name} has pre-committed through batch {sink.pre_committed_through}, only {committed} is committed"
     if any(pre_commit.through > committed for pre_commit in sink.wanted):
@@ -128,7 +133,7 @@ def _of_sink(state: JobState, name: SinkId, sink: SinkState) -> Iterator[str]:
             yield f"sink {name}: transactions {earlier.checkpoint} and {later.checkpoint} are out of order"
         if earlier.generation == later.generation and earlier.through != later.after:
             yield f"sink {name}: transaction {later.checkpoint} does not begin where {earlier.checkpoint} ends"
-    if state.closing_written and sink.due:
+    if state.termination.closing_written and sink.due:
         yield f"the end of the job is written down, and sink {name} still owes a commit"
     waiting = [record.id for record in state.checkpoint_log.queue if isinstance(record, CompletedCheckpoint)]
     for permit, transaction in sink.due:

@@ -1,11 +1,24 @@
 """``step``: the one way a job's state changes.
 
-One rule: a step depends on the state and the event alone, and leaves the old state as it was.
+One rule: a step depends on the state and the event alone, and leaves the old state as it was. First the event is taken
+in, then whatever follows from the state fires (``derived``).
 """
 
 from typing import assert_never
 
-from headgate.core import closing, coordinator, deleting, garbage, leadership, publication, room, sinks, tasks, timing
+from headgate.core import (
+    closing,
+    coordinator,
+    deleting,
+    derived,
+    garbage,
+    leadership,
+    publication,
+    room,
+    sinks,
+    tasks,
+    timing,
+)
 from headgate.core.effects import Effect
 from headgate.core.events import (
     BatchCommitted,
@@ -45,7 +58,7 @@ from headgate.core.events import (
     TransactionCommitted,
 )
 from headgate.core.records import Kind
-from headgate.core.state import AT_REST, JobState, Phase, Request, StepContext
+from headgate.core.state import AT_REST, JobState, Request, StepContext
 
 HEARD_AT_REST = (
     LeadershipWon,
@@ -68,7 +81,7 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
     match event:
         case BatchEntered() | OutputsWritten():
             tasks.handle(context, event)
-            return context.state, tuple(context.effects)
+            return context.state, tuple(context.effects)  # They are frequent, and nothing follows from them.
         case BatchCommitted() | TaskStarted() | TaskFailed() | TaskEnded() | SourceEnded() | Reported():
             tasks.handle(context, event)
         case Ticked(now_ms):
@@ -125,8 +138,5 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             deleting.asked(context, event)
         case _:
             assert_never(event)
-    if context.state.phase is Phase.RUNNING:
-        if context.state.failures > context.state.settings.tolerable_failed_checkpoints:
-            tasks.checkpoints_failed(context)
-        coordinator.trigger(context)
+    derived.fire(context)
     return context.state, tuple(context.effects)

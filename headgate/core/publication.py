@@ -6,7 +6,7 @@ there is no abort, only commit.
 
 from typing import assert_never
 
-from headgate.core import checkpoint_log, closing, commit, garbage, leadership, sinks
+from headgate.core import checkpoint_log, closing, commit, leadership, sinks
 from headgate.core.checkpoint_log import Answer
 from headgate.core.effects import CopySavepoint, CreateRecord, Notify, NotifyCompleted, Outcome
 from headgate.core.events import CreateUnclear, RecordCreated, RecordTaken
@@ -17,7 +17,7 @@ from headgate.core.state import Phase, StepContext
 
 def record_created(context: StepContext, fact: RecordCreated) -> None:
     """A record of ours is in the store."""
-    if fact.leader == context.state.leader:
+    if fact.leader == context.state.leadership.leader:
         links, record = checkpoint_log.created(context.state.checkpoint_log, fact.generation, fact.record)
         context.state = evolve(context.state, checkpoint_log=links)
         _recorded(context, record)
@@ -25,7 +25,7 @@ def record_created(context: StepContext, fact: RecordCreated) -> None:
 
 def record_taken(context: StepContext, fact: RecordTaken) -> None:
     """A record is in the store where ours should be: ours after all, or the sign that somebody else leads."""
-    if fact.leader != context.state.leader:
+    if fact.leader != context.state.leadership.leader:
         return
     links, answer, record = checkpoint_log.taken(context.state.checkpoint_log, fact.record)
     context.state = evolve(context.state, checkpoint_log=links)
@@ -49,7 +49,7 @@ def create_unclear(context: StepContext, fact: CreateUnclear) -> None:
     It is told the first time, and then each time that twice as many tries have failed.
     """
     state = context.state
-    if fact.leader != state.leader:
+    if fact.leader != state.leadership.leader:
         return
     settings = state.settings
     links = checkpoint_log.unclear(
@@ -75,28 +75,31 @@ def _recorded(context: StepContext, record: Record | None) -> None:
     if record is None:
         return
     if context.state.checkpoint_log.queue:
-        context.order(CreateRecord(context.state.leader, context.state.checkpoint_log.queue[0]))
+        context.order(CreateRecord(context.state.leadership.leader, context.state.checkpoint_log.queue[0]))
     if isinstance(record, EpochRecord) and context.state.phase is Phase.FENCING:
         leadership.fenced(context, record)
     elif isinstance(record, CompletedCheckpoint):
         published(context, record)
     elif isinstance(record, AbortedEntry):
-        context.state = evolve(context.state, aborted_entries=(*context.state.aborted_entries, record.id))
-    closing.closed(context)
+        collection = context.state.collection
+        aborted_entries = (*collection.aborted_entries, record.id)
+        context.state = evolve(context.state, collection=evolve(collection, aborted_entries=aborted_entries))
 
 
 def published(context: StepContext, record: CompletedCheckpoint) -> None:
     """A checkpoint is complete: from here on there is no abort, only commit."""
-    state = context.state
+    state, retained = context.state, context.state.retained
     permit = checkpoint_log.permit(record)
     context.state = evolve(
         state,
-        completed=(*state.completed, record),
-        base=record.id,
-        restore=Restore(),
-        failures=0,
-        last_end_ms=state.now_ms,
-        copying=(*state.copying, record.id) if record.kind is Kind.SAVEPOINT else state.copying,
+        leadership=evolve(state.leadership, restore=Restore()),
+        checkpoints=evolve(state.checkpoints, failures=0, last_end_ms=state.now_ms),
+        retained=evolve(
+            retained,
+            completed=(*retained.completed, record),
+            base=record.id,
+            copying=(*retained.copying, record.id) if record.kind is Kind.SAVEPOINT else retained.copying,
+        ),
     )
     context.tell_story(f"{record.kind.value} {record.id} completed")
     context.order(NotifyCompleted(record.generation, record.id))
@@ -106,12 +109,11 @@ def published(context: StepContext, record: CompletedCheckpoint) -> None:
         if order:
             sinks.order_commit(context, name)
     if record.kind is Kind.SAVEPOINT:
-        context.order(CopySavepoint(state.leader, record.id))
+        context.order(CopySavepoint(state.leadership.leader, record.id))
     elif record.request is not None:
         context.order(Notify(Outcome.DONE, f"checkpoint {record.id} completed", record.request, record.id))
     if state.phase is not Phase.CLOSING:
-        if record.id == state.stop_after:
+        if record.id == state.checkpoints.stop_after:
             closing.close(context, Ending.STOPPED)
         elif all(snapshot.finished for snapshot in record.tasks):
             closing.close(context, Ending.FINISHED)
-    garbage.collect(context)

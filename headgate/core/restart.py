@@ -1,19 +1,21 @@
 """Whether, when and how widely to try again after a failure.
 
 One rule: the class of the failure decides the level, the strategy decides the delay, and both only ever see what they
-are handed: no clock, and the jitter is drawn outside. A strategy's memory is a ``History``, kept in the job's state.
+are handed: no clock, and the jitter is drawn outside. A strategy's memory is a ``FailureHistory`` in the job's state.
 
 Under exponential-delay each task has a history of its own, and the whole job one for when all of it goes back: what
 takes twelve tasks down at once is the first failure of each. Where failures are counted against a limit of the job
 (fixed-delay, failure-rate), there is one history.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
 
 from headgate.core.errors import InvalidSettings
 from headgate.core.evolve import evolve
+from headgate.core.ids import TaskId
 
 FRUITLESS_MAX = 3
 """How many restarts of one task without a batch committed in between, then the whole job goes back."""
@@ -101,13 +103,25 @@ Strategy = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 @dataclass(frozen=True)
-class History:
+class FailureHistory:
     """What a strategy remembers. ``recent`` holds one failure more than ``FailureRate.failures_max`` at most."""
 
     attempts: int = 0
     backoff_ms: int = 0
     last_failure_ms: int | None = None
     recent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """What the job remembers of its restarts, and the one it waits for."""
+
+    history: FailureHistory = FailureHistory()
+    """Of restarts of the whole job."""
+    histories: Mapping[TaskId, FailureHistory] = field(default_factory=dict)
+    """Of restarts of single tasks, where each has its own."""
+    restart_at_ms: int | None = None
+    """When the whole job returns to its last checkpoint."""
 
 
 class Level(Enum):
@@ -135,8 +149,15 @@ class GiveUp:
 
 
 def decide(
-    strategy: Strategy, history: History, failure: Failure, *, now_ms: int, chance: float, fruitless: int, skips: bool
-) -> tuple[History, Restart | GiveUp]:
+    strategy: Strategy,
+    history: FailureHistory,
+    failure: Failure,
+    *,
+    now_ms: int,
+    chance: float,
+    fruitless: int,
+    skips: bool,
+) -> tuple[FailureHistory, Restart | GiveUp]:
     """Answer one failure.
 
     ``chance`` in [0, 1) was drawn outside. ``fruitless`` counts this task's restarts without progress; ``skips`` says
@@ -160,7 +181,9 @@ def is_alone(strategy: Strategy, failure: Failure, fruitless: int) -> bool:
     return isinstance(strategy, ExponentialDelay) and level_of(failure, fruitless) is Level.TASK
 
 
-def _delay(strategy: Strategy, history: History, now_ms: int, chance: float) -> tuple[History, int | None]:
+def _delay(
+    strategy: Strategy, history: FailureHistory, now_ms: int, chance: float
+) -> tuple[FailureHistory, int | None]:
     """The new history, and how long to wait; None for no further try."""
     match strategy:
         case NoRestart():
@@ -181,8 +204,8 @@ def _delay(strategy: Strategy, history: History, now_ms: int, chance: float) -> 
 
 
 def _exponential(
-    strategy: ExponentialDelay, history: History, now_ms: int, chance: float
-) -> tuple[History, int | None]:
+    strategy: ExponentialDelay, history: FailureHistory, now_ms: int, chance: float
+) -> tuple[FailureHistory, int | None]:
     quiet = history.last_failure_ms is not None and now_ms - history.last_failure_ms >= strategy.reset_after_ms
     if history.attempts == 0 or quiet:
         attempts, backoff_ms = 1, strategy.initial_ms

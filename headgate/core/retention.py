@@ -14,8 +14,46 @@ never the newest, and goes once more, later.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, TaskId
+from headgate.core.events import DeleteAsked, HoldAsked
+from headgate.core.ids import NO_BATCH, NO_CHECKPOINT, Batch, ChannelId, CheckpointId, Generation, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind, StoredFile
+
+
+@dataclass(frozen=True)
+class RetainedCheckpoints:
+    """The completed checkpoints that are kept, and what users have asked about them."""
+
+    completed: tuple[CompletedCheckpoint, ...] = ()
+    """In the order of ids: the newest ``num_retained``, the held, the savepoints, and the base."""
+    base: CheckpointId | None = None
+    """The checkpoint this generation continues from, or its newest one since."""
+    held: tuple[CheckpointId, ...] = ()
+    holding: tuple[HoldAsked, ...] = ()
+    """Holds and releases that the store has not confirmed. At most ``garbage.HOLDS_MAX``."""
+    copying: tuple[CheckpointId, ...] = ()
+    """Savepoints whose own copy is not finished."""
+    deleting: DeleteAsked | None = None
+    """A savepoint that a user wants to go."""
+
+
+@dataclass(frozen=True)
+class GarbageCollection:
+    """What is to be deleted, and how far the collection under way has come."""
+
+    under_way: bool = False
+    pending_deletion: tuple[CheckpointId, ...] = ()
+    """Checkpoints that are no longer kept, and aborted entries, whose records may still be in the store."""
+    aborted_entries: tuple[CheckpointId, ...] = ()
+    """Aborted entries in the store that no later checkpoint has made superfluous yet."""
+    candidates: tuple[str, ...] = ()
+    """Files that a collection found unnamed."""
+    candidates_below: CheckpointId = NO_CHECKPOINT
+    """They go once a checkpoint of this id or later is complete and does not name them either."""
+    garbage: tuple[str, ...] = ()
+    """Files that the collection under way has still to delete, after those that were ordered."""
+    listed: int = 0
+    """How many files the last listing showed, and when it came."""
+    listed_at_ms: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,14 @@ from headgate.core.state import Phase, StepContext
 def full(context: StepContext, fact: SinkFull) -> None:
     """A batch waits in its hook until something is committed."""
     state = context.state
-    if fact.generation != state.generation or state.phase is not Phase.RUNNING:
+    if fact.generation != state.leadership.generation or state.phase is not Phase.RUNNING:
         return
     context.set_sink(fact.sink, evolve(context.sink(fact.sink), full=True))
-    aligning = [p for p in state.pending if not p.unaligned and len(p.cuts) < len(state.tasks)]
+    aligning = [p for p in state.checkpoints.pending if not p.unaligned and len(p.cuts) < len(state.execution.tasks)]
     for pending in aligning:
         if pending.kind is Kind.SAVEPOINT:
             coordinator.give_up(context, pending, GivenUp.NO_ROOM, str(fact.sink))
     overtaking = {pending.id for pending in aligning}
-    context.state = evolve(
-        context.state,
-        pending=tuple(evolve(p, unaligned=True) if p.id in overtaking else p for p in context.state.pending),
-    )
+    pending_now = context.state.checkpoints.pending
+    context.set_pending(tuple(evolve(p, unaligned=True) if p.id in overtaking else p for p in pending_now))
     coordinator.cut(context)

@@ -2,6 +2,10 @@
 
 One rule: only facts are stored, and whatever can be derived from them is derived. Everything is frozen; a step builds
 a new ``JobState`` from the old one. Mappings are plain dicts that nobody changes, in the order of the graph.
+
+A ``JobState`` has a record for each subject. Those of a machine of its own are where that machine is:
+``checkpoint_log.CheckpointLog``, ``commit.SinkState``, ``retention.RetainedCheckpoints`` and ``GarbageCollection``,
+``restart.Restarts``. The others are here, below everybody who changes them.
 """
 
 from collections.abc import Mapping
@@ -12,7 +16,6 @@ from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.commit import SinkState
 from headgate.core.effects import Effect, StartTask
 from headgate.core.errors import ProtocolError
-from headgate.core.events import DeleteAsked, HoldAsked
 from headgate.core.evolve import evolve
 from headgate.core.graph import Graph
 from headgate.core.ids import (
@@ -32,7 +35,8 @@ from headgate.core.ids import (
     TaskId,
 )
 from headgate.core.records import Boundary, CompletedCheckpoint, Ending, EpochRecord, Kind, Record, Restore, Transaction
-from headgate.core.restart import History
+from headgate.core.restart import Restarts
+from headgate.core.retention import GarbageCollection, RetainedCheckpoints
 from headgate.core.settings import Settings
 
 STORY_MAX = 40
@@ -56,7 +60,7 @@ class Phase(Enum):
     CLOSING = "closing"
     """No more checkpoints start; what was decided is being finished."""
     CLOSED = "closed"
-    """Over; ``JobState.ending`` says how."""
+    """Over; ``Termination.ending`` says how."""
     DEPOSED = "deposed"
     """Somebody else leads. Nothing is touched any more."""
 
@@ -130,17 +134,11 @@ class Request:
 
 
 @dataclass(frozen=True)
-class JobState:
-    """Everything about one job, as one process knows it."""
+class Leadership:
+    """Who leads, in which generation, and what the checkpoint log showed on the way there."""
 
-    graph: Graph
-    settings: Settings
-    now_ms: int = 0
-    phase: Phase = Phase.IDLE
-    ending: Ending | None = None
     leader: LeaderId = NO_LEADER
     generation: Generation = NO_GENERATION
-    checkpoint_log: CheckpointLog = CheckpointLog()  # noqa: RUF009 - frozen
     restore: Restore = Restore()  # noqa: RUF009 - frozen
     """What the user said about where to begin. Used up by the first checkpoint that completes."""
     records: tuple[Record, ...] = ()
@@ -149,17 +147,24 @@ class JobState:
     """Our epoch record, once it is in the store, until it is seen to be the last record."""
     in_doubt: tuple[CompletedCheckpoint, ...] = ()
     """Checkpoints that were ready when the job restarted: the checkpoint log will tell whether they are complete."""
-    cancel: RequestId | None = None
-    """A user wants the job to end as soon as there is a generation to end."""
-    abandon: tuple[SinkId, ...] = ()
-    """Sinks whose commits a closing job does not wait for: a user gave them up."""
-    abandoned: tuple[Transaction, ...] = ()
-    """What these sinks owed. It goes into the closing record."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The tasks of this generation, and the gates of the channels between them."""
+
     starts: tuple[StartTask, ...] = ()
-    """How this generation's tasks are started, once its sinks are recovered."""
+    """How the tasks are started, once the sinks are recovered."""
+    began_ms: int = 0
+    """When they were."""
     tasks: Mapping[TaskId, TaskState] = field(default_factory=dict)
     gates: Mapping[ChannelId, Batch] = field(default_factory=dict)
-    sinks: Mapping[SinkId, SinkState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Checkpoints under way and asked for, and when the next one is due."""
+
     pending: tuple[PendingCheckpoint, ...] = ()
     """In the order of ids. At most ``max_concurrent_checkpoints``."""
     requests: tuple[Request, ...] = ()
@@ -167,71 +172,81 @@ class JobState:
     next_id: CheckpointId = NO_CHECKPOINT
     next_trigger_ms: int = 0
     """When the next periodic checkpoint is due. A restart does not put it off."""
-    began_ms: int = 0
-    """When this generation's tasks were started."""
     last_end_ms: int | None = None
     failures: int = 0
     """Failed checkpoints in a row."""
-    completed: tuple[CompletedCheckpoint, ...] = ()
-    """What is kept, in the order of ids: the newest ``num_retained``, the held, the savepoints, and the base."""
-    base: CheckpointId | None = None
-    """The checkpoint this generation continues from, or its newest one since."""
-    held: tuple[CheckpointId, ...] = ()
-    holding: tuple[HoldAsked, ...] = ()
-    """Holds and releases that the store has not confirmed. At most ``garbage.HOLDS_MAX``."""
-    deleting: DeleteAsked | None = None
-    """A savepoint that a user wants to go."""
-    copying: tuple[CheckpointId, ...] = ()
-    """Savepoints whose own copy is not finished."""
     stop_after: CheckpointId = NO_CHECKPOINT
     """The savepoint after which the user wants the job to stop."""
-    closing_written: bool = False
-    """The closing record has been ordered."""
-    collecting: bool = False
-    candidates: tuple[str, ...] = ()
-    """Files that a collection found unnamed."""
-    candidates_below: CheckpointId = NO_CHECKPOINT
-    """They go once a checkpoint of this id or later is complete and does not name them either."""
-    garbage: tuple[str, ...] = ()
-    """Files that the collection under way has still to delete, after those that were ordered."""
-    listed: int = 0
-    """How many files the last listing showed, and when it came."""
-    listed_at_ms: int = 0
-    pending_deletion: tuple[CheckpointId, ...] = ()
-    """Checkpoints that are no longer kept, and aborted entries, whose records may still be in the store."""
-    aborted_entries: tuple[CheckpointId, ...] = ()
-    """Aborted entries in the store that no later checkpoint has made superfluous yet."""
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What sinks have still to throw away of generations that are over, and when they look for it again."""
+
     abort_below: Generation = NO_GENERATION
     """Sinks throw away what generations before this one left uncommitted."""
     stale_generations: tuple[SinkId, ...] = ()
     """Sinks that have not done so yet."""
     look_again_at_ms: int | None = None
-    """When sinks look for leftovers again."""
     look_again_ms: int = 0
     """How long they waited before that."""
-    history: History = History()  # noqa: RUF009 - frozen
-    """Of restarts of the whole job."""
-    histories: Mapping[TaskId, History] = field(default_factory=dict)
-    """Of restarts of single tasks, where each has its own."""
-    restart_at_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Termination:
+    """How the job comes to its end, and what is given up for that."""
+
+    ending: Ending | None = None
+    cancel: RequestId | None = None
+    """A user wants the job to end as soon as there is a generation to end."""
+    abandon: tuple[SinkId, ...] = ()
+    """Sinks whose commits a closing job does not wait for: a user gave them up."""
+    abandoned: tuple[Transaction, ...] = ()
+    """What these sinks owed. It goes into the closing record."""
+    closing_written: bool = False
+    """The closing record has been ordered."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """Everything about one job, as one process knows it."""
+
+    graph: Graph
+    settings: Settings
+    now_ms: int = 0
+    phase: Phase = Phase.IDLE
+    leadership: Leadership = Leadership()
+    checkpoint_log: CheckpointLog = CheckpointLog()  # noqa: RUF009 - frozen
+    execution: Execution = Execution()
+    checkpoints: Checkpoints = Checkpoints()
+    sinks: Mapping[SinkId, SinkState] = field(default_factory=dict)
+    leftovers: Leftovers = Leftovers()
+    retained: RetainedCheckpoints = RetainedCheckpoints()  # noqa: RUF009 - frozen
+    collection: GarbageCollection = GarbageCollection()  # noqa: RUF009 - frozen
+    restarts: Restarts = Restarts()  # noqa: RUF009 - frozen
+    termination: Termination = Termination()
     resend_at_ms: int | None = None
+    """When orders that nobody has answered are given again."""
     story: tuple[str, ...] = ()
 
 
 def ready(state: JobState) -> tuple[CompletedCheckpoint, ...]:
     """Checkpoints that everyone has done their part for, and whose records may or may not be in the store."""
     return tuple(
-        record for record in (*state.checkpoint_log.queue, *state.in_doubt) if isinstance(record, CompletedCheckpoint)
+        record
+        for record in (*state.checkpoint_log.queue, *state.leadership.in_doubt)
+        if isinstance(record, CompletedCheckpoint)
     )
 
 
 class StepContext:
     """One step under way: the state so far, and the orders given so far. Lives only inside ``step``."""
 
-    __slots__ = ("effects", "state")
+    __slots__ = ("before", "effects", "state")
 
     def __init__(self, state: JobState) -> None:
         """Begin with the state before the step."""
+        self.before = state
         self.state = state
         self.effects: list[Effect] = []
 
@@ -248,7 +263,12 @@ class StepContext:
 
     def set_task(self, task: TaskId, state: TaskState) -> None:
         """Remember what is new about a task."""
-        self.state = evolve(self.state, tasks={**self.state.tasks, task: state})
+        execution = self.state.execution
+        self.state = evolve(self.state, execution=evolve(execution, tasks={**execution.tasks, task: state}))
+
+    def set_pending(self, pending: tuple[PendingCheckpoint, ...]) -> None:
+        """Remember what is new about the checkpoints under way."""
+        self.state = evolve(self.state, checkpoints=evolve(self.state.checkpoints, pending=pending))
 
     def set_sink(self, sink: SinkId, state: SinkState) -> None:
         """Remember what is new about a sink."""

@@ -22,7 +22,7 @@ from headgate.core.events import (
 from headgate.core.evolve import evolve
 from headgate.core.ids import Batch, Run, TaskId
 from headgate.core.records import Boundary, Ending
-from headgate.core.restart import Failure, FailureClass, GiveUp, History, Level, Restart
+from headgate.core.restart import Failure, FailureClass, FailureHistory, GiveUp, Level, Restart
 from headgate.core.settings import Mode
 from headgate.core.state import JobState, Phase, StepContext, TaskState
 
@@ -30,9 +30,9 @@ from headgate.core.state import JobState, Phase, StepContext, TaskState
 def handle(context: StepContext, fact: AnyTaskFact) -> None:
     """Take in a fact about a task of this generation."""
     state = context.state
-    if state.phase is not Phase.RUNNING or fact.generation != state.generation:
+    if state.phase is not Phase.RUNNING or fact.generation != state.leadership.generation:
         return
-    task = state.tasks.get(fact.task)
+    task = state.execution.tasks.get(fact.task)
     if task is None:
         raise context.impossible(f"a fact about task {fact.task}, which the job does not have")
     if fact.run != task.run or task.ended or task.restart_at_ms is not None:
@@ -62,7 +62,7 @@ def handle(context: StepContext, fact: AnyTaskFact) -> None:
 
 def entered(context: StepContext, name: TaskId, batch: Batch) -> None:
     """A batch waits in the hook: let it go on if its readers are close enough behind."""
-    task = context.state.tasks[name]
+    task = context.state.execution.tasks[name]
     if batch > task.entered:
         context.set_task(name, evolve(task, entered=batch))
         backpressure.admit(context, name)
@@ -71,7 +71,7 @@ def entered(context: StepContext, name: TaskId, batch: Batch) -> None:
 def advance(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     """A batch is committed: what it wrote may be read, and a checkpoint that waited for it may cut."""
     state = context.state
-    task = state.tasks[name]
+    task = state.execution.tasks[name]
     if boundary.batch <= task.boundary.batch:
         return
     _check_positions(context, name, boundary)
@@ -87,7 +87,7 @@ def advance(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     context.set_task(name, after)
     coordinator.open_gates(context, state.graph.outputs[name])
     backpressure.admit_upstream(context, name)
-    if state.pending and alignment.could_cut(context.state, name):
+    if state.checkpoints.pending and alignment.could_cut(context.state, name):
         coordinator.cut(context)
     drain(context, name)
 
@@ -95,18 +95,18 @@ def advance(context: StepContext, name: TaskId, boundary: Boundary) -> None:
 def _check_positions(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     state = context.state
     for channel, before, now in zip(
-        state.graph.inputs[name], state.tasks[name].boundary.positions, boundary.positions, strict=True
+        state.graph.inputs[name], state.execution.tasks[name].boundary.positions, boundary.positions, strict=True
     ):
-        if not before <= now <= state.gates[channel.id]:
+        if not before <= now <= state.execution.gates[channel.id]:
             raise context.impossible(
                 f"batch {boundary.batch} of task {name} consumed channel {channel.id} through {now}: it stood at "
-                f"{before} and its gate at {state.gates[channel.id]}"
+                f"{before} and its gate at {state.execution.gates[channel.id]}"
             )
 
 
 def started(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     """A run is up. What earlier runs wrote for a batch that will run again, or never, is thrown away."""
-    task = context.state.tasks[name]
+    task = context.state.execution.tasks[name]
     if task.started:
         return
     batch = max(boundary.batch, task.boundary.batch)
@@ -116,7 +116,7 @@ def started(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     if task.run > 1:
         for sink in context.state.graph.by_id[name].sinks:
             context.set_sink(sink, evolve(context.state.sinks[sink], abort_run=task.run))
-            context.order(AbortFailedAttempts(context.state.generation, sink, task.run))
+            context.order(AbortFailedAttempts(context.state.leadership.generation, sink, task.run))
     advance(context, name, boundary)
     drain(context, name)
 
@@ -124,11 +124,11 @@ def started(context: StepContext, name: TaskId, boundary: Boundary) -> None:
 def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) -> None:
     """A query is dead: decide whether it, or the whole job, tries again."""
     state = context.state
-    task = state.tasks[name]
+    task = state.execution.tasks[name]
     alone = restarts.is_alone(state.settings.restart, failure, task.fruitless)
     history, answer = restarts.decide(
         state.settings.restart,
-        state.histories.get(name, History()) if alone else state.history,
+        state.restarts.histories.get(name, FailureHistory()) if alone else state.restarts.history,
         failure,
         now_ms=state.now_ms,
         chance=chance,
@@ -136,9 +136,10 @@ def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) 
         skips=state.settings.mode is Mode.AT_MOST_ONCE,
     )
     if alone:
-        context.state = evolve(state, histories={**state.histories, name: history})
+        after = evolve(state.restarts, histories={**state.restarts.histories, name: history})
     else:
-        context.state = evolve(state, history=history)
+        after = evolve(state.restarts, history=history)
+    context.state = evolve(state, restarts=after)
     _say(context, f"task {name} failed ({failure.kind.value}: {failure.message})", answer)
     match answer:
         case GiveUp():
@@ -164,11 +165,23 @@ def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) 
 def checkpoints_failed(context: StepContext) -> None:
     """More checkpoints in a row have failed than the user bears: the job goes back, or gives up."""
     state = context.state
-    failure = Failure(FailureClass.INTERNAL, f"{state.failures} checkpoints failed in a row")
+    if state.checkpoints.failures <= state.settings.tolerable_failed_checkpoints:
+        return
+    failure = Failure(FailureClass.INTERNAL, f"{state.checkpoints.failures} checkpoints failed in a row")
     history, answer = restarts.decide(
-        state.settings.restart, state.history, failure, now_ms=state.now_ms, chance=0.5, fruitless=0, skips=False
+        state.settings.restart,
+        state.restarts.history,
+        failure,
+        now_ms=state.now_ms,
+        chance=0.5,
+        fruitless=0,
+        skips=False,
     )
-    context.state = evolve(state, history=history, failures=0)
+    context.state = evolve(
+        state,
+        checkpoints=evolve(state.checkpoints, failures=0),
+        restarts=evolve(state.restarts, history=history),
+    )
     _say(context, failure.message, answer)
     match answer:
         case GiveUp():
@@ -190,27 +203,27 @@ def _say(context: StepContext, what: str, answer: Restart | GiveUp) -> None:
 
 def run_again(context: StepContext, name: TaskId) -> None:
     """The delay is over: start the failed query in place."""
-    context.set_task(name, evolve(context.state.tasks[name], restart_at_ms=None))
+    context.set_task(name, evolve(context.state.execution.tasks[name], restart_at_ms=None))
     context.order(start_order(context.state, name))
 
 
 def start_order(state: JobState, name: TaskId) -> StartTask:
     """How the task's current run is started: the first from its snapshot, later ones in place."""
-    run = state.tasks[name].run
-    first = next(start for start in state.starts if start.task == name)
+    run = state.execution.tasks[name].run
+    first = next(start for start in state.execution.starts if start.task == name)
     if run == first.run:
         return first
     skip = state.settings.mode is Mode.AT_MOST_ONCE
-    return StartTask(state.generation, name, run, in_place=True, skip=skip)
+    return StartTask(state.leadership.generation, name, run, in_place=True, skip=skip)
 
 
 def drain(context: StepContext, name: TaskId) -> None:
     """Once nothing more can come to a task, let it finish and stop."""
-    task = context.state.tasks[name]
+    task = context.state.execution.tasks[name]
     if task.draining or not task.started or not exhausted(context.state, name, task):
         return
     context.set_task(name, evolve(task, draining=True))
-    context.order(StopTask(context.state.generation, name, task.run, drain=True))
+    context.order(StopTask(context.state.leadership.generation, name, task.run, drain=True))
 
 
 def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
@@ -218,7 +231,7 @@ def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
     if not task.source_ended and state.graph.by_id[name].has_source:
         return False
     for channel, consumed in zip(state.graph.inputs[name], task.boundary.positions, strict=True):
-        upstream = state.tasks[channel.upstream]
+        upstream = state.execution.tasks[channel.upstream]
         if not upstream.ended or consumed < upstream.boundary.batch:
             return False
     return True
@@ -227,7 +240,7 @@ def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
 def ended(context: StepContext, name: TaskId, boundary: Boundary) -> None:
     """A query has stopped. Good if it was drained; a failure if it stopped by itself."""
     advance(context, name, boundary)
-    task = context.state.tasks[name]
+    task = context.state.execution.tasks[name]
     if not task.draining:
         failed(context, name, Failure(FailureClass.EXTERNAL, "its query was stopped from outside"), 0.5)
         return
@@ -244,7 +257,7 @@ def reported(context: StepContext, fact: Reported) -> None:
     if fact.entered is not None:
         entered(context, fact.task, fact.entered)
     if fact.source_ended:
-        context.set_task(fact.task, evolve(context.state.tasks[fact.task], source_ended=True))
+        context.set_task(fact.task, evolve(context.state.execution.tasks[fact.task], source_ended=True))
         drain(context, fact.task)
     if fact.failure is not None:
         failed(context, fact.task, fact.failure, fact.chance)

@@ -7,7 +7,7 @@ message.
 
 from collections.abc import Iterator
 
-from headgate.core import alignment, closing, coordinator, leadership, sinks, tasks
+from headgate.core import alignment, coordinator, leadership, sinks, tasks, waiting
 from headgate.core.effects import (
     AbortFailedAttempts,
     AbortStaleGenerations,
@@ -41,16 +41,16 @@ def _deadlines(state: JobState) -> Iterator[int | None]:
     if state.phase in AT_REST:
         return
     yield state.resend_at_ms
-    yield state.restart_at_ms
+    yield state.restarts.restart_at_ms
     yield state.checkpoint_log.retry_at_ms
     for sink in state.sinks.values():
         yield sink.retry_at_ms
     if state.phase is not Phase.RUNNING:
         return
-    yield state.look_again_at_ms
-    for task in state.tasks.values():
+    yield state.leftovers.look_again_at_ms
+    for task in state.execution.tasks.values():
         yield task.restart_at_ms
-    for pending in state.pending:
+    for pending in state.checkpoints.pending:
         yield pending.triggered_at_ms + state.settings.timeout_ms
         yield alignment.alignment_deadline(state, pending)
     if has_room(state):
@@ -63,10 +63,10 @@ def ticked(context: StepContext, now_ms: int) -> None:
     now_ms = context.state.now_ms
     if context.state.phase in AT_REST:
         return
-    if context.state.restart_at_ms is not None and now_ms >= context.state.restart_at_ms:
+    if context.state.restarts.restart_at_ms is not None and now_ms >= context.state.restarts.restart_at_ms:
         leadership.read(context)
     if context.state.phase is Phase.RUNNING:
-        for name, task in context.state.tasks.items():
+        for name, task in context.state.execution.tasks.items():
             if task.restart_at_ms is not None and now_ms >= task.restart_at_ms:
                 tasks.run_again(context, name)
         sinks.look_again(context)
@@ -79,7 +79,7 @@ def ticked(context: StepContext, now_ms: int) -> None:
     if context.state.resend_at_ms is not None and now_ms >= context.state.resend_at_ms:
         context.state = evolve(context.state, resend_at_ms=now_ms + context.state.settings.resend_ms)
         context.effects.extend(unanswered(context.state))
-        closing.say_waiting(context)
+        waiting.say(context)
 
 
 def retry(context: StepContext) -> None:
@@ -87,7 +87,7 @@ def retry(context: StepContext) -> None:
     state = context.state
     if state.checkpoint_log.retry_at_ms is not None and state.now_ms >= state.checkpoint_log.retry_at_ms:
         context.state = evolve(state, checkpoint_log=evolve(state.checkpoint_log, retry_at_ms=None))
-        context.order(CreateRecord(state.leader, state.checkpoint_log.queue[0]))
+        context.order(CreateRecord(state.leadership.leader, state.checkpoint_log.queue[0]))
     for name, sink in state.sinks.items():
         if sink.retry_at_ms is not None and state.now_ms >= sink.retry_at_ms:
             context.set_sink(name, evolve(sink, retry_at_ms=None))
@@ -97,51 +97,51 @@ def retry(context: StepContext) -> None:
 def unanswered(state: JobState) -> Iterator[Effect]:
     """Every order that is in force and has not been answered, derived from the state alone."""
     if state.phase is Phase.READING:
-        yield ReadCheckpointLog(state.leader)
+        yield ReadCheckpointLog(state.leadership.leader)
     if state.checkpoint_log.queue and state.checkpoint_log.retry_at_ms is None:
-        yield CreateRecord(state.leader, state.checkpoint_log.queue[0])
+        yield CreateRecord(state.leadership.leader, state.checkpoint_log.queue[0])
     for name, sink in state.sinks.items():
         if sink.wanted and state.phase is Phase.RUNNING:
             pre_commit = sink.wanted[0]
             yield PreCommitSink(
-                state.generation, pre_commit.checkpoint, name, sink.pre_committed_through, pre_commit.through
+                state.leadership.generation, pre_commit.checkpoint, name, sink.pre_committed_through, pre_commit.through
             )
         if sink.abort_run is not None and state.phase is Phase.RUNNING:
-            yield AbortFailedAttempts(state.generation, name, sink.abort_run)
+            yield AbortFailedAttempts(state.leadership.generation, name, sink.abort_run)
         if sink.due and sink.retry_at_ms is None:
-            yield CommitTransaction(state.generation, *sink.due[0])
-    for name in state.stale_generations:
-        yield AbortStaleGenerations(state.generation, name, state.abort_below)
-    for savepoint in state.copying:
-        yield CopySavepoint(state.leader, CheckpointId(savepoint))
-    if state.deleting is not None:
-        yield DeleteSavepoint(state.leader, state.deleting.checkpoint)
-    for asked in state.holding:
-        yield SetHold(state.leader, asked.checkpoint, asked.held)
-    if state.collecting:
-        yield ListFiles(state.generation)
+            yield CommitTransaction(state.leadership.generation, *sink.due[0])
+    for name in state.leftovers.stale_generations:
+        yield AbortStaleGenerations(state.leadership.generation, name, state.leftovers.abort_below)
+    for savepoint in state.retained.copying:
+        yield CopySavepoint(state.leadership.leader, CheckpointId(savepoint))
+    if state.retained.deleting is not None:
+        yield DeleteSavepoint(state.leadership.leader, state.retained.deleting.checkpoint)
+    for asked in state.retained.holding:
+        yield SetHold(state.leadership.leader, asked.checkpoint, asked.held)
+    if state.collection.under_way:
+        yield ListFiles(state.leadership.generation)
     if state.phase is Phase.RUNNING:
         yield from _of_tasks(state)
     elif state.phase in (Phase.RESTARTING, Phase.CLOSING):
-        for task, stands in state.tasks.items():
+        for task, stands in state.execution.tasks.items():
             if not stands.ended:
-                yield StopTask(state.generation, task, stands.run)
+                yield StopTask(state.leadership.generation, task, stands.run)
 
 
 def _of_tasks(state: JobState) -> Iterator[Effect]:
-    for name, task in state.tasks.items():
+    for name, task in state.execution.tasks.items():
         if task.ended or task.restart_at_ms is not None:
             continue
         if not task.started:
             yield tasks.start_order(state, name)
-        yield AskTask(state.generation, name, task.run)
+        yield AskTask(state.leadership.generation, name, task.run)
         if task.admitted > task.boundary.batch:
-            yield AdmitBatch(state.generation, name, task.run, task.admitted)
+            yield AdmitBatch(state.leadership.generation, name, task.run, task.admitted)
         if task.draining:
-            yield StopTask(state.generation, name, task.run, drain=True)
-    for channel, through in state.gates.items():
-        yield OpenGate(state.generation, channel, through)
-    for pending in state.pending:
+            yield StopTask(state.leadership.generation, name, task.run, drain=True)
+    for channel, through in state.execution.gates.items():
+        yield OpenGate(state.leadership.generation, channel, through)
+    for pending in state.checkpoints.pending:
         for name, cut in pending.cuts.items():
             if name not in pending.acknowledged:
-                yield TakeSnapshot(state.generation, pending.id, name, cut.boundary.batch)
+                yield TakeSnapshot(state.leadership.generation, pending.id, name, cut.boundary.batch)

@@ -30,17 +30,17 @@ def due(state: JobState) -> Trigger | None:
     finished job, or the periodic one.
     """
     if _makes_room(state):
-        under_way = state.pending or ready(state)
+        under_way = state.checkpoints.pending or ready(state)
         return Trigger(Kind.CHECKPOINT, early=True) if not under_way and has_room(state) else None
-    if not state.requests:
+    if not state.checkpoints.requests:
         deadline = clock_deadline(state)
         if deadline is None or state.now_ms < deadline:
             return None
     if not has_room(state):
         return None
-    if not state.requests:
+    if not state.checkpoints.requests:
         return Trigger(Kind.CHECKPOINT)
-    first = state.requests[0]
+    first = state.checkpoints.requests[0]
     return Trigger(first.kind, first.id, first.stop)
 
 
@@ -49,7 +49,10 @@ def _makes_room(state: JobState) -> bool:
     return any(
         sink.full
         and not sink.due
-        and (sink.pre_committed or sink.pre_committed_through < state.tasks[state.graph.owner[name]].boundary.batch)
+        and (
+            sink.pre_committed
+            or sink.pre_committed_through < state.execution.tasks[state.graph.owner[name]].boundary.batch
+        )
         for name, sink in state.sinks.items()
     )
 
@@ -58,11 +61,11 @@ def has_room(state: JobState) -> bool:
     """Whether another checkpoint may start, whoever wants it."""
     return (
         state.phase is Phase.RUNNING
-        and len(state.pending) < state.settings.max_concurrent_checkpoints
-        and state.stop_after == NO_CHECKPOINT
-        and checkpoint_log.may_use(state.checkpoint_log, state.next_id)
+        and len(state.checkpoints.pending) < state.settings.max_concurrent_checkpoints
+        and state.checkpoints.stop_after == NO_CHECKPOINT
+        and checkpoint_log.may_use(state.checkpoint_log, state.checkpoints.next_id)
         and all(len(sink.due) < COMMITS_BEHIND_MAX for sink in state.sinks.values())
-        and all(task.started or task.ended for task in state.tasks.values())
+        and all(task.started or task.ended for task in state.execution.tasks.values())
     )
 
 
@@ -74,21 +77,21 @@ def clock_deadline(state: JobState) -> int | None:
     if _makes_room(state):
         return None
     settings = state.settings
-    ended = [task.ended for task in state.tasks.values()]
+    ended = [task.ended for task in state.execution.tasks.values()]
     if all(ended):
         return _last_checkpoint(state)
     if settings.interval_ms is None or (any(ended) and not settings.checkpoints_after_tasks_finish):
         return None
-    deadline = state.next_trigger_ms
-    if deadline <= state.began_ms and not _has_moved(state):
-        deadline = state.began_ms + settings.interval_ms
+    deadline = state.checkpoints.next_trigger_ms
+    if deadline <= state.execution.began_ms and not _has_moved(state):
+        deadline = state.execution.began_ms + settings.interval_ms
     if settings.min_pause_ms == 0:
         return deadline
-    if state.pending or state.checkpoint_log.queue:
+    if state.checkpoints.pending or state.checkpoint_log.queue:
         return None
-    if state.last_end_ms is None:
+    if state.checkpoints.last_end_ms is None:
         return deadline
-    return max(deadline, state.last_end_ms + settings.min_pause_ms)
+    return max(deadline, state.checkpoints.last_end_ms + settings.min_pause_ms)
 
 
 def _has_moved(state: JobState) -> bool:
@@ -98,13 +101,13 @@ def _has_moved(state: JobState) -> bool:
     would put the next one off for nothing.
     """
     return any(
-        state.tasks[start.task].boundary.batch > (start.snapshot.batch if start.snapshot else NO_BATCH)
-        for start in state.starts
+        state.execution.tasks[start.task].boundary.batch > (start.snapshot.batch if start.snapshot else NO_BATCH)
+        for start in state.execution.starts
     )
 
 
 def _last_checkpoint(state: JobState) -> int | None:
     """A job whose tasks have all ended takes one more checkpoint at once; after a failed one, at the next tick."""
-    if state.pending or state.checkpoint_log.queue:
+    if state.checkpoints.pending or state.checkpoint_log.queue:
         return None
-    return 0 if state.last_end_ms is None else state.last_end_ms + 1
+    return 0 if state.checkpoints.last_end_ms is None else state.checkpoints.last_end_ms + 1

@@ -80,7 +80,7 @@ class Performer:
         put = self._serial_executors.put
         match order:
             case e.StartTask():
-                put(f"task-{order.task}", self._tasks.start, order, state.base)
+                put(f"task-{order.task}", self._tasks.start, order, state.retained.base)
             case e.StopTask():
                 if not order.drain:
                     self._tasks.interrupt(order)
@@ -98,7 +98,7 @@ class Performer:
                 self._given_up.setdefault(order.checkpoint, threading.Event()).set()
             case e.NotifyCompleted():
                 self._forget_through(order.checkpoint)
-                done = next((c for c in state.completed if c.id == order.checkpoint), None)
+                done = next((c for c in state.retained.completed if c.id == order.checkpoint), None)
                 if done is not None:
                     self._newest = done.id
                     put("notify", self._notify, done)

@@ -362,8 +362,9 @@ class Running:
             self._gates.close()
             if interrupted:
                 self._say_interrupted()
-        ending = None if state.phase is Phase.DEPOSED or state.ending is None else state.ending.value
-        return Result(ending, state.base, self._text, self._failure() if ending == Ending.FAILED.value else None)
+        how, base = state.termination.ending, state.retained.base
+        ending = None if state.phase is Phase.DEPOSED or how is None else how.value
+        return Result(ending, base, self._text, self._failure() if ending == Ending.FAILED.value else None)
 
     def _failure(self) -> HeadgateError:
         """What ended the job, to be raised by whoever wants to."""

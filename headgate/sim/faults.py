@@ -166,7 +166,7 @@ def ask(world: "World", fault: Fault) -> None:
     if world.official is None or not world.official.alive:
         return
     request = world.request(world.official)
-    completed = world.official.state.completed
+    completed = world.official.state.retained.completed
     some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
     asked: dict[str, Event] = {
         "ask-checkpoint": CheckpointAsked(request),

@@ -300,7 +300,9 @@ def _copy_savepoint(process: "Process", order: e.CopySavepoint) -> None:
     record: Any = world.store.records.get(order.checkpoint)
     files = [name for snapshot in record.tasks for name in snapshot.files] if record else []
     if record is None or any(name not in world.disk.files for name in files):
-        world.missing(process.state.generation, f"savepoint {order.checkpoint} cannot be copied: something is gone")
+        world.missing(
+            process.state.leadership.generation, f"savepoint {order.checkpoint} cannot be copied: something is gone"
+        )
         return
     world.store.copied[order.checkpoint] = None
     process.tell(SavepointCopied(order.leader, order.checkpoint))
@@ -313,7 +315,7 @@ def delete_savepoint(process: "Process", order: e.DeleteSavepoint) -> None:
 
 def _delete_savepoint(process: "Process", order: e.DeleteSavepoint) -> None:
     world = process.world
-    if not process.alive or world.checker.superseded(process.state.generation):
+    if not process.alive or world.checker.superseded(process.state.leadership.generation):
         return
     world.checker.deletes_savepoint(world.store.records, order.checkpoint)
     world.store.records.pop(order.checkpoint, None)

@@ -279,7 +279,7 @@ class World:
         process = self.official
         if process is None or self.over or self.electing:
             return
-        phase, ending = process.state.phase, process.state.ending
+        phase, ending = process.state.phase, process.state.termination.ending
         if phase is Phase.CLOSED and ending in (Ending.FINISHED, Ending.CANCELLED):
             self._end(process, ending)
         elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:

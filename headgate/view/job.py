@@ -28,17 +28,17 @@ TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
 
 def running_status(job: str, state: JobState, now_ms: int, execution: JobExecution, rates: Rates) -> Line:
     """The status of a job that this process runs."""
-    last = state.completed[-1] if state.completed else None
+    last = state.retained.completed[-1] if state.retained.completed else None
     return {
         "job": job,
         "state": _state(state),
         "text": execution.ended.get("text") if execution.ended else None,
-        "leader": state.leader or None,
-        "generation": None if state.generation == NO_GENERATION else state.generation,
+        "leader": state.leadership.leader or None,
+        "generation": None if state.leadership.generation == NO_GENERATION else state.leadership.generation,
         "started_ms": execution.started_ms,
         "uptime_ms": None if execution.started_ms is None else now_ms - execution.started_ms,
-        "tasks": [_running_task(state, name, task, rates, now_ms) for name, task in state.tasks.items()],
-        "pending": [pending.id for pending in state.pending],
+        "tasks": [_running_task(state, name, task, rates, now_ms) for name, task in state.execution.tasks.items()],
+        "pending": [pending.id for pending in state.checkpoints.pending],
         "last_checkpoint": None if last is None else _checkpoint(last, execution, now_ms),
         "last_failure": execution.last_failure,
         "restarts": dict(execution.restarts),
@@ -102,14 +102,14 @@ def _state(state: JobState) -> str:
     match state.phase:
         case Phase.RUNNING:
             return "running"
-        case Phase.CLOSED if state.ending is not None:
-            return state.ending.value
+        case Phase.CLOSED if state.termination.ending is not None:
+            return state.termination.ending.value
         case Phase.CLOSING:
             return "closing"
         case Phase.DEPOSED:
             return "deposed"
         case _:
-            return "restarting" if state.history.attempts else "starting"
+            return "restarting" if state.restarts.history.attempts else "starting"
 
 
 def _running_task(state: JobState, name: TaskId, task: TaskState, rates: Rates, now_ms: int) -> Line:
@@ -122,7 +122,7 @@ def _running_task(state: JobState, name: TaskId, task: TaskState, rates: Rates, 
     else:
         doing = "running" if task.started else "starting"
     lag = {
-        channel.id: state.tasks[channel.upstream].boundary.batch - position
+        channel.id: state.execution.tasks[channel.upstream].boundary.batch - position
         for channel, position in _consumed(state, name, task)
     }
     return {

@@ -94,16 +94,17 @@ class Recorder:
         self, now_ms: int, event: Event, before: JobState, after: JobState, effects: Sequence[Effect]
     ) -> Iterator[Line]:
         told = False
-        if after.generation not in (before.generation, NO_GENERATION):
-            base = None if before.epoch_record is None else before.epoch_record.base
-            yield {"event": "generation", "generation": after.generation, "base": base, "leader": after.leader}
+        if after.leadership.generation not in (before.leadership.generation, NO_GENERATION):
+            leads, epoch_record = after.leadership, before.leadership.epoch_record
+            base = None if epoch_record is None else epoch_record.base
+            yield {"event": "generation", "generation": leads.generation, "base": base, "leader": leads.leader}
         for line in (*_started(before, after), *self._failed(event, before, after)):
             told = told or line["event"] != "task-started"
             yield line
         for line in self._timing.watch(now_ms, event, before, after, effects):
             told = told or line["event"] == "checkpoint-failed"
             yield line
-        if isinstance(event, SavepointCopied) and event.checkpoint in before.copying:
+        if isinstance(event, SavepointCopied) and event.checkpoint in before.retained.copying:
             yield {"event": "savepoint-copied", "id": event.checkpoint}
         if after.phase in AT_REST and before.phase not in AT_REST:
             yield self._ended(after, effects)
@@ -115,11 +116,13 @@ class Recorder:
     def _failed(self, event: Event, before: JobState, after: JobState) -> Iterator[Line]:
         """A failure that the core took in, and what it decided."""
         back = before.phase is Phase.RUNNING and after.phase is Phase.RESTARTING
-        over = before.phase is Phase.RUNNING and after.phase is Phase.CLOSING and after.ending is Ending.FAILED
+        over = (
+            before.phase is Phase.RUNNING and after.phase is Phase.CLOSING and after.termination.ending is Ending.FAILED
+        )
         task, failure = _failure_of(event)
         again = None if task is None else _new_restart(before, after, task)
         if task is not None and failure is not None and (back or over or again is not None):
-            run, what = before.tasks[task].run, failure.message
+            run, what = before.execution.tasks[task].run, failure.message
             yield {"event": "task-failed", "task": task, "run": run, "class": failure.kind.value, "message": what}
             cause, kind = f"task {task} failed: {what}", failure.kind
         elif back or over:
@@ -131,7 +134,7 @@ class Recorder:
             self._gave_up = cause
             return
         level = Level.JOB if back else Level.TASK
-        at_ms = after.restart_at_ms if back else again
+        at_ms = after.restarts.restart_at_ms if back else again
         assert at_ms is not None, "a restart has its time"
         self._timing.restarted()
         yield {
@@ -144,11 +147,12 @@ class Recorder:
         }
 
     def _ended(self, after: JobState, effects: Sequence[Effect]) -> Line:
-        ending: Any = "deposed" if after.phase is Phase.DEPOSED or after.ending is None else after.ending.value
+        how = after.termination.ending
+        ending: Any = "deposed" if after.phase is Phase.DEPOSED or how is None else how.value
         text = next((effect.text for effect in reversed(effects) if isinstance(effect, Notify)), "")
-        if after.ending is Ending.FAILED and self._gave_up is not None:
+        if how is Ending.FAILED and self._gave_up is not None:
             text = f"{text}; {self._gave_up}"
-        return {"event": "ended", "ending": ending, "text": text, "leader": after.leader}
+        return {"event": "ended", "ending": ending, "text": text, "leader": after.leadership.leader}
 
 
 def _without_secrets(line: Line) -> Line:
@@ -157,20 +161,20 @@ def _without_secrets(line: Line) -> Line:
 
 
 def _started(before: JobState, after: JobState) -> Iterator[Line]:
-    if before.tasks is after.tasks:
+    if before.execution.tasks is after.execution.tasks:
         return
-    for name, task in after.tasks.items():
-        was = before.tasks.get(name)
-        same = was is not None and was.run == task.run and before.generation == after.generation
+    for name, task in after.execution.tasks.items():
+        was = before.execution.tasks.get(name)
+        same = was is not None and was.run == task.run and before.leadership.generation == after.leadership.generation
         if task.started and not (same and was is not None and was.started):
             yield {"event": "task-started", "task": name, "run": task.run, "batch": task.boundary.batch}
 
 
 def _new_restart(before: JobState, after: JobState, task: TaskId) -> int | None:
     """When a task is to run again, if that was decided in this step."""
-    if task not in before.tasks or before.tasks[task].restart_at_ms is not None:
+    if task not in before.execution.tasks or before.execution.tasks[task].restart_at_ms is not None:
         return None
-    return after.tasks[task].restart_at_ms
+    return after.execution.tasks[task].restart_at_ms
 
 
 def _failure_of(event: Event) -> tuple[TaskId | None, Failure | None]:

@@ -81,7 +81,7 @@ class Timing:
         self, now_ms: int, event: Event, before: JobState, after: JobState, effects: Sequence[Effect]
     ) -> list[Line]:
         """What a step did to checkpoints."""
-        if after.generation == NO_GENERATION:  # Begun anew: what an earlier leadership left is nobody's.
+        if after.leadership.generation == NO_GENERATION:  # Begun anew: what an earlier leadership left is nobody's.
             self._open.clear()
             self._committing.clear()
             return []
@@ -95,12 +95,13 @@ class Timing:
         return lines
 
     def _triggered(self, now_ms: int, before: JobState, after: JobState) -> list[Line]:
-        first = before.next_id
-        if before.generation != after.generation:
-            first = before.epoch_record.next_id if before.epoch_record is not None else after.next_id
+        first = before.checkpoints.next_id
+        if before.leadership.generation != after.leadership.generation:
+            opened = before.leadership.epoch_record
+            first = opened.next_id if opened is not None else after.checkpoints.next_id
         lines: list[Line] = []
         kinds = _under_way(after)
-        for number in range(first, after.next_id):
+        for number in range(first, after.checkpoints.next_id):
             checkpoint = CheckpointId(number)
             kind = kinds.get(checkpoint, Kind.CHECKPOINT)
             unaligned = kind is Kind.CHECKPOINT and overtakes_at_once(after.settings)
@@ -112,7 +113,7 @@ class Timing:
 
     def _follow(self, now_ms: int, after: JobState) -> None:
         """Note when each task was cut, and when all had done their part."""
-        for pending in after.pending:
+        for pending in after.checkpoints.pending:
             timed = self._open[pending.id]
             timed.unaligned = pending.unaligned
             for task in pending.cuts:
@@ -126,7 +127,7 @@ class Timing:
 
     def _over(self, now_ms: int, before: JobState, after: JobState, effects: Sequence[Effect]) -> list[Line]:
         under_way = _under_way(after)
-        completed = {record.id: record for record in after.completed}
+        completed = {record.id: record for record in after.retained.completed}
         lines: list[Line] = []
         for checkpoint in [one for one in self._open if one not in under_way]:
             timed = self._open.pop(checkpoint)
@@ -182,18 +183,18 @@ class Timing:
 def _same_checkpoints(before: JobState, after: JobState) -> bool:
     """Whether a step left all checkpoints alone. Cheap: asked after every step."""
     return (
-        before.pending is after.pending
+        before.checkpoints.pending is after.checkpoints.pending
         and before.checkpoint_log is after.checkpoint_log
-        and before.completed is after.completed
-        and before.in_doubt is after.in_doubt
-        and before.next_id == after.next_id
-        and before.generation == after.generation
+        and before.retained.completed is after.retained.completed
+        and before.leadership.in_doubt is after.leadership.in_doubt
+        and before.checkpoints.next_id == after.checkpoints.next_id
+        and before.leadership.generation == after.leadership.generation
     )
 
 
 def _under_way(state: JobState) -> dict[CheckpointId, Kind]:
     """The checkpoints that have neither completed nor been given up."""
-    kinds = {pending.id: pending.kind for pending in state.pending}
+    kinds = {pending.id: pending.kind for pending in state.checkpoints.pending}
     return kinds | {record.id: record.kind for record in ready(state)}
 
 
@@ -217,7 +218,7 @@ def _why(checkpoint: CheckpointId, before: JobState, after: JobState, effects: S
         if isinstance(effect, Notify) and effect.outcome is Outcome.FAILED and effect.checkpoint == checkpoint:
             return effect.text
     match after.phase:
-        case Phase.RUNNING if before.generation == after.generation:
+        case Phase.RUNNING if before.leadership.generation == after.leadership.generation:
             reason = GivenUp.SUBSUMED.value
         case Phase.CLOSING:
             reason = GivenUp.CLOSED.value

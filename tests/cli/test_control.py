@@ -119,7 +119,7 @@ def test_a_request_that_is_none_is_refused(job: Job, store: JobStore) -> None:
 def test_nobody_waits_longer_than_he_said(job: Job, store: JobStore) -> None:
     reply = ControlClient(store).ask("checkpoint", timeout_s=0.05)
     assert reply == Reply(Outcome.FAILED, "checkpoint: no answer within 0.05 s; it may still come")
-    assert job.core.state.pending != ()
+    assert job.core.state.checkpoints.pending != ()
 
 
 def test_whoever_waits_hears_when_the_process_ends(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:

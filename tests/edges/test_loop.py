@@ -133,7 +133,7 @@ def quiet(**settings: Any) -> Settings:
 def test_a_job_goes_from_nothing_to_its_end() -> None:
     world = World(quiet())
     state = world.run()
-    assert (state.phase, state.ending) == (Phase.CLOSED, Ending.FINISHED)
+    assert (state.phase, state.termination.ending) == (Phase.CLOSED, Ending.FINISHED)
     epoch_record, checkpoint, closing = (world.records[number] for number in sorted(world.records))
     assert isinstance(epoch_record, EpochRecord)
     assert isinstance(checkpoint, CompletedCheckpoint)
@@ -158,7 +158,7 @@ def test_a_job_that_is_over_is_left_where_it_is_unless_the_user_starts_it_again(
     first = World(quiet())
     first.run()
     again = World(quiet(), dict(first.records))
-    assert again.run().ending is Ending.FINISHED
+    assert again.run().termination.ending is Ending.FINISHED
     assert again.records == first.records
     assert not any(isinstance(order, e.StartTask) for order in again.orders)
     third = World(quiet(), dict(first.records))
@@ -173,7 +173,7 @@ def test_checkpoints_come_by_the_clock_without_anybody_telling() -> None:
         world, lambda: sum(isinstance(each, CompletedCheckpoint) for each in list(world.records.values())) >= 1
     )
     state = world.run()
-    assert state.ending is Ending.CANCELLED
+    assert state.termination.ending is Ending.CANCELLED
     assert any(isinstance(order, e.NotifyCompleted) for order in world.orders)
 
 
@@ -190,7 +190,7 @@ def _cancel_once(world: World, ready: Callable[[], bool]) -> None:
 def test_an_order_that_nobody_answers_is_given_again() -> None:
     world = World(quiet(resend_ms=20))
     world.deaf_to = 2
-    assert world.run().ending is Ending.FINISHED
+    assert world.run().termination.ending is Ending.FINISHED
     assert sum(isinstance(order, e.ReadCheckpointLog) for order in world.orders) >= 3
 
 
@@ -215,7 +215,7 @@ def test_a_note_is_watched_and_changes_nothing() -> None:
     world = World(quiet())
     note = Observation("warning", {"text": "mind the gap"})
     world.loop.tell(note)
-    assert world.run().ending is Ending.FINISHED
+    assert world.run().termination.ending is Ending.FINISHED
     assert note in world.seen
 
 
@@ -223,7 +223,7 @@ def test_a_note_is_watched_and_changes_nothing() -> None:
 def test_messages_are_heard_although_a_deadline_is_always_due(step_s: float) -> None:
     world = World(quiet(resend_ms=1))
     world.step_s = step_s
-    assert world.run().ending is Ending.FINISHED
+    assert world.run().termination.ending is Ending.FINISHED
 
 
 def test_the_clock_is_heard_although_frequent_facts_keep_coming() -> None:
@@ -246,4 +246,4 @@ def test_the_clock_is_heard_although_frequent_facts_keep_coming() -> None:
     world.loop = Loop(GRAPH, quiet(interval_ms=20), world.perform, watch)
     begun_ms = world.loop.now_ms()
     world.loop.tell(again)
-    assert world.run().ending is Ending.CANCELLED
+    assert world.run().termination.ending is Ending.CANCELLED

@@ -27,6 +27,8 @@ from headgate.core.graph import Channel, Graph, Task
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CommitPermit, InFlight, TaskSnapshot, Transaction
 from headgate.core.restart import FailureClass
+from headgate.core.retention import RetainedCheckpoints
+from headgate.core.settings import Settings
 from headgate.core.state import JobState
 from headgate.errors import InternalError
 from headgate.job.node import Node, NodeKind
@@ -145,7 +147,8 @@ class Process:
         return self.heard.root
 
     def order(self, *orders: Any, base: int | None = None) -> None:
-        state = JobState(graph=GRAPH, settings=None, base=None if base is None else CheckpointId(base))  # type: ignore[arg-type]
+        retained = RetainedCheckpoints(base=None if base is None else CheckpointId(base))
+        state = JobState(graph=GRAPH, settings=Settings(), retained=retained)
         for each in orders:
             self.performer.perform(each, state)
 

@@ -61,7 +61,7 @@ MUTANTS = (
         "an acknowledgement of an earlier checkpoint counts for the one under way",
         "coordinator.py",
         "    pending = find(state, fact.checkpoint)\n    if pending is None:\n        settled",
-        "    pending = state.pending[0] if state.pending else None\n"
+        "    pending = state.checkpoints.pending[0] if state.checkpoints.pending else None\n"
         "    if pending and fact.task in pending.cuts:\n"
         "        fact = evolve(fact, batch=pending.cuts[fact.task].boundary.batch)\n"
         "    if pending is None:\n        settled",
@@ -69,21 +69,21 @@ MUTANTS = (
     Mutant(
         "a fact of a dead generation is accepted",
         "tasks.py",
-        "if state.phase is not Phase.RUNNING or fact.generation != state.generation:",
+        "if state.phase is not Phase.RUNNING or fact.generation != state.leadership.generation:",
         "if state.phase is not Phase.RUNNING:",
     ),
     Mutant(
         "commit before publication: sinks may commit as soon as the record is ordered",
         "coordinator.py",
-        "    if first is not None:\n        context.order(CreateRecord(state.leader, first))",
-        "    if first is not None:\n        context.order(CreateRecord(state.leader, first))\n"
+        "    if first is not None:\n        context.order(CreateRecord(state.leadership.leader, first))",
+        "    if first is not None:\n        context.order(CreateRecord(state.leadership.leader, first))\n"
         "    if last is not None:\n"
         "        for name, sink in context.state.sinks.items():\n"
         "            after, _ = commit.allow(sink, checkpoint_log.permit(last))\n"
         "            context.set_sink(name, after)\n"
         "            if after.due:\n"
         "                from headgate.core.effects import CommitTransaction\n"
-        "                context.order(CommitTransaction(state.generation, *after.due[0]))",
+        "                context.order(CommitTransaction(state.leadership.generation, *after.due[0]))",
     ),
     Mutant(
         "the gate is opened one barrier early",
@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         "an epoch record counts wherever it landed",
         "leadership.py",
-        "is not None and tail is not None and checkpoint_log.is_same(tail, state.epoch_record)\n",
-        "is not None and any(checkpoint_log.is_same(each, state.epoch_record) for each in fact.records)\n",
+        "is not None and tail is not None and checkpoint_log.is_same(tail, written)\n",
+        "is not None and any(checkpoint_log.is_same(each, written) for each in fact.records)\n",
     ),
     Mutant(
         "no epoch record is written where the predecessor would write next",
@@ -148,16 +148,16 @@ MUTANTS = (
     Mutant(
         "a checkpoint is published before every sink has pre-committed",
         "coordinator.py",
-        "    return len(pending.acknowledged) == len(state.tasks) and all(\n"
+        "    return len(pending.acknowledged) == len(state.execution.tasks) and all(\n"
         "        sink.pre_committed_for >= pending.id for sink in state.sinks.values()\n"
         "    )",
-        "    return len(pending.acknowledged) == len(state.tasks)",
+        "    return len(pending.acknowledged) == len(state.execution.tasks)",
     ),
     Mutant(
         "a snapshot is published as of where the task stands, not where it was cut",
-        "coordinator.py",
+        "completed.py",
         "            batch=pending.cuts[task.id].boundary.batch,\n",
-        "            batch=state.tasks[task.id].boundary.batch,\n",
+        "            batch=state.execution.tasks[task.id].boundary.batch,\n",
     ),
     Mutant(
         "what was pre-committed for a checkpoint that was given up is dropped",
@@ -201,8 +201,8 @@ MUTANTS = (
     Mutant(
         "what our own generation wrote is thrown away as stale at the start",
         "leadership.py",
-        "    committing.abort_stale_generations(context, state.generation)\n",
-        "    committing.abort_stale_generations(context, state.generation + 1)  # type: ignore[arg-type]\n",
+        "    committing.abort_stale_generations(context, state.leadership.generation)\n",
+        "    committing.abort_stale_generations(context, state.leadership.generation + 1)  # type: ignore[arg-type]\n",
     ),
     Mutant(
         "the job returns to the checkpoint before the latest",
@@ -250,10 +250,11 @@ MUTANTS = (
     Mutant(
         "a cancelled job deletes its checkpoints without making sure that it still leads",
         "closing.py",
-        "    if not state.closing_written:\n",
-        "    written = state.closing_written or state.ending is Ending.CANCELLED\n"
-        "    context.state = state = evolve(state, closing_written=written)\n"
-        "    if not state.closing_written:\n",
+        "    if termination.closing_written or _under_way(state):\n        return\n",
+        "    if termination.closing_written or _under_way(state):\n        return\n"
+        "    if termination.ending is Ending.CANCELLED:\n"
+        "        context.state = evolve(state, termination=evolve(termination, closing_written=True))\n"
+        "        return\n",
     ),
     Mutant(
         "a finished task's end is not seen by who reads from it",
@@ -264,8 +265,8 @@ MUTANTS = (
     Mutant(
         "at-most-once replays the batch",
         "tasks.py",
-        "return StartTask(state.generation, name, run, in_place=True, skip=skip)",
-        "return StartTask(state.generation, name, run, in_place=True, skip=not skip)",
+        "return StartTask(state.leadership.generation, name, run, in_place=True, skip=skip)",
+        "return StartTask(state.leadership.generation, name, run, in_place=True, skip=not skip)",
     ),
     Mutant(
         "a lost message is never healed",
@@ -282,20 +283,20 @@ MUTANTS = (
     Mutant(
         "a job that is over is started again by whoever takes over",
         "leadership.py",
-        "    if isinstance(tail, EpochRecord) and tail.ending is not None and not state.restore.again:\n",
+        "    if isinstance(tail, EpochRecord) and tail.ending is not None and not state.leadership.restore.again:\n",
         "    if isinstance(tail, EpochRecord) and tail.ending is not None and tail.id < 0:\n",
     ),
     Mutant(
         "what the user said of renamed operators is forgotten before a checkpoint knows it",
         "leadership.py",
-        "        restore=evolve(state.restore, checkpoint=None, again=False, abandon=()),\n",
-        "        restore=evolve(state.restore, checkpoint=None, again=False, abandon=(), renamed=()),\n",
+        "        restore=evolve(state.leadership.restore, checkpoint=None, again=False, abandon=()),\n",
+        "        restore=evolve(state.leadership.restore, checkpoint=None, again=False, abandon=(), renamed=()),\n",
     ),
     Mutant(
         "a snapshot of a task that had finished before is claimed for this generation",
-        "coordinator.py",
+        "completed.py",
         "            generation=pending.acknowledged[task.id].generation,\n",
-        "            generation=state.generation,\n",
+        "            generation=state.leadership.generation,\n",
     ),
     Mutant(
         "a task may run one batch further ahead of its readers than the user allows",
@@ -324,14 +325,14 @@ MUTANTS = (
     Mutant(
         "the end is written down before all decided commits are done",
         "closing.py",
-        "    if under_way or any(sink.due for sink in state.sinks.values()):\n",
-        "    if under_way:\n",
+        "    return bool(asked) or any(sink.due for sink in state.sinks.values())\n",
+        "    return bool(asked)\n",
     ),
     Mutant(
         "commits that a user gave up are not written down",
         "closing.py",
-        "next_id, base, state.ending, state.abandoned)",
-        "next_id, base, state.ending)",
+        "next_id, base, ending, abandoned)",
+        "next_id, base, ending)",
     ),
     Mutant(
         "a checkpoint of a generation that has not shown that it can run replaces the one before",
@@ -341,14 +342,14 @@ MUTANTS = (
     ),
     Mutant(
         "a generation that never ran passes on its own beginning as the one to keep",
-        "coordinator.py",
+        "completed.py",
         "    return before.id if before.keeps is None else before.keeps\n",
         "    return before.id\n",
     ),
     Mutant(
         "nothing is collected while a checkpoint is always pending",
         "garbage.py",
-        "        candidates, below = (still, state.candidates_below) if still else (candidates, below)\n",
+        "        candidates, below = (still, state.collection.candidates_below) if still else (candidates, below)\n",
         "        del still\n",
     ),
     Mutant(
@@ -384,7 +385,7 @@ MUTANTS = (
     Mutant(
         "what comes after the first look for leftovers stays",
         "sinks.py",
-        "context.state = evolve(context.state, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
-        "context.state = evolve(context.state, look_again_ms=wait_ms)",
+        "leftovers = evolve(leftovers, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
+        "leftovers = evolve(leftovers, look_again_ms=wait_ms)",
     ),
 )

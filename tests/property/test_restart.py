@@ -6,9 +6,9 @@ from headgate.core.restart import (
     ExponentialDelay,
     Failure,
     FailureClass,
+    FailureHistory,
     FailureRate,
     FixedDelay,
-    History,
     Level,
     NoRestart,
     Restart,
@@ -45,7 +45,7 @@ STRATEGIES: st.SearchStrategy[Strategy] = st.one_of(
 
 def delays(strategy: Strategy, steps: list[tuple[int, float]]) -> list[int]:
     """The delays until the strategy gives up."""
-    history, now_ms, found = History(), 0, list[int]()
+    history, now_ms, found = FailureHistory(), 0, list[int]()
     for wait_ms, chance in steps:
         now_ms += wait_ms
         failure = Failure(FailureClass.EXTERNAL)

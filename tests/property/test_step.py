@@ -1,4 +1,5 @@
-"""Whatever happens, ``step`` keeps the invariants, forgets no order, changes nothing it was given, and repeats itself.
+"""Whatever happens, ``step`` keeps the invariants and forgets no order, leaves nothing that follows undone, changes
+nothing it was given, and repeats itself.
 
 A world is drawn as a list of small numbers. Most of them let somebody answer an order that is in force, as the store, a
 task or a sink would; the others are what befalls a job: batches, failures, requests, time, and facts that come twice.
@@ -20,7 +21,7 @@ from headgate.core.settings import Mode, Settings
 from headgate.core.state import JobState, Phase
 from headgate.core.timing import next_deadline, unanswered
 from tests.helpers import channel, line, task
-from tests.step_helpers import ME, OTHER, forgotten
+from tests.step_helpers import ME, OTHER, follows, forgotten
 from tests.tiers import examples
 
 DIAMOND = Graph(
@@ -88,14 +89,21 @@ class Rest:
             case o.CreateRecord(leader, record):
                 return self.create(leader, record, how)
             case o.StartTask(generation, name, run):
-                return e.TaskStarted(generation, name, run, state.tasks[name].boundary)
+                return e.TaskStarted(generation, name, run, state.execution.tasks[name].boundary)
             case o.StopTask(generation, name, run):
-                return e.TaskEnded(generation, name, run, state.tasks[name].boundary)
+                return e.TaskEnded(generation, name, run, state.execution.tasks[name].boundary)
             case o.AskTask(generation, name, run):
                 failure = Failure(FAILURES[which % 4]) if badly else None
                 over = how == 1 and state.graph.by_id[name].has_source
                 return e.Reported(
-                    generation, name, run, state.tasks[name].boundary, None, over, ended=how < 3, failure=failure
+                    generation,
+                    name,
+                    run,
+                    state.execution.tasks[name].boundary,
+                    None,
+                    over,
+                    ended=how < 3,
+                    failure=failure,
                 )
             case o.TakeSnapshot(generation, checkpoint, name, batch):
                 if badly:
@@ -131,20 +139,22 @@ class Rest:
         return e.RecordTaken(leader, there) if there else e.RecordCreated(leader, record.generation, record.id)
 
     def task(self, which: int) -> tuple[Generation, TaskId, Run] | None:
-        names = list(self.state.tasks)
+        names = list(self.state.execution.tasks)
         if not names:
             return None
         name = names[which % len(names)]
-        return self.state.generation, name, self.state.tasks[name].run
+        return self.state.leadership.generation, name, self.state.execution.tasks[name].run
 
     def batch(self, which: int, how: int) -> e.Event | None:
         """A task commits a batch, and has read as far as it may, or not."""
         whose = self.task(which)
         if whose is None or self.state.phase is not Phase.RUNNING:
             return None
-        stands = self.state.tasks[whose[1]].boundary
+        stands = self.state.execution.tasks[whose[1]].boundary
         inputs = zip(self.state.graph.inputs[whose[1]], stands.positions, strict=True)
-        read = tuple(self.state.gates[one.id] if how >> index & 1 else at for index, (one, at) in enumerate(inputs))
+        read = tuple(
+            self.state.execution.gates[one.id] if how >> index & 1 else at for index, (one, at) in enumerate(inputs)
+        )
         if which > 13:
             return e.OutputsWritten(*whose, Batch(stands.batch + 1))
         fact = e.BatchEntered if which > 11 else e.BatchCommitted
@@ -169,7 +179,7 @@ class Rest:
 
     def asks(self, which: int, how: int) -> e.Event:
         request = RequestId(f"r{len(self.said)}")
-        completed = self.state.completed
+        completed = self.state.retained.completed
         some = completed[which % len(completed)].id if completed else CheckpointId(which)
         facts: tuple[e.Event, ...] = (
             e.CheckpointAsked(request),
@@ -187,14 +197,14 @@ class Rest:
         if which < 12:
             return None
         if how < 8:
-            return e.LeadershipLost(self.state.leader)
+            return e.LeadershipLost(self.state.leadership.leader)
         if self.state.phase is not Phase.RUNNING:
             return None
         place = CheckpointId(self.state.checkpoint_log.recorded + 1)
         if place in self.records:
             return None
-        above = Generation(self.state.generation + 1)
-        self.records[place] = EpochRecord(place, above, OTHER, CheckpointId(place + 8), self.state.base)
+        above = Generation(self.state.leadership.generation + 1)
+        self.records[place] = EpochRecord(place, above, OTHER, CheckpointId(place + 8), self.state.retained.base)
         return None
 
 
@@ -227,6 +237,7 @@ def test_nothing_that_can_happen_breaks_the_core(job: JobState, world: list[tupl
         assert step(before, event) == (after, effects), "the same step, another outcome"
         invariants.check(after)
         assert forgotten(after, effects) == []
+        assert follows(after) == []
         rest.said.append(event)
         rest.state = after
         rest.deleting = next((one.records for one in effects if isinstance(one, o.DeleteFiles)), rest.deleting)
@@ -253,7 +264,7 @@ def test_a_fact_that_cannot_be_is_a_protocol_error_and_nothing_else(
         if event is not None:
             rest.state, _ = step(rest.state, event)
             rest.said.append(event)
-    generation, checkpoint, whose = rest.state.generation, CheckpointId(number), TaskId(name)
+    generation, checkpoint, whose = rest.state.leadership.generation, CheckpointId(number), TaskId(name)
     inputs = rest.state.graph.inputs.get(whose, ())
     facts: list[e.Event] = [
         e.SnapshotTaken(generation, checkpoint, whose, Batch(batch)),

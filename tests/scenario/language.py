@@ -83,7 +83,7 @@ class World:
         if name == "boot":
             return self._boot()
         if name == "ack" and words[0] == "all":
-            pending = next(one for one in self.state.pending if one.id == words.number(1))
+            pending = next(one for one in self.state.checkpoints.pending if one.id == words.number(1))
             left = [task for task in pending.cuts if task not in pending.acknowledged]
             return [said for task in left for said in self.tell(acknowledged(self, Words([task, words[1]], {})))]
         return self.tell(FACTS[name](self, words))
@@ -107,28 +107,28 @@ class World:
 
     @property
     def leader(self) -> LeaderId:
-        return self.state.leader
+        return self.state.leadership.leader
 
     @property
     def generation(self) -> Generation:
-        return self.state.generation
+        return self.state.leadership.generation
 
     def _boot(self) -> list[str]:
         for line in ("lead L0", "log-read", "created", "log-read", *(f"start {task.id}" for task in self.tasks)):
             self.run(line)
-        for sink in self.state.stale_generations:
+        for sink in self.state.leftovers.stale_generations:
             self.run(f"aborted {sink}")
         return [f"{self.speaker} runs generation {self.generation}"]
 
     def run_of(self, words: Words) -> tuple[Generation, TaskId, Run]:
         task = TaskId(words[0])
         generation = Generation(int(words.named.get("gen", self.generation)))
-        return generation, task, Run(int(words.named.get("run", self.state.tasks[task].run)))
+        return generation, task, Run(int(words.named.get("run", self.state.execution.tasks[task].run)))
 
     def boundary(self, words: Words) -> Boundary:
         """The batch that is named, else the one where the task stands; positions that are not named have not moved."""
         task = TaskId(words[0])
-        stands = self.state.tasks[task].boundary
+        stands = self.state.execution.tasks[task].boundary
         batch = words[1] if len(words.plain) > 1 and words[1].lstrip("-").isdigit() else stands.batch
         inputs = zip(self.state.graph.inputs[task], stands.positions, strict=True)
         return Boundary(Batch(int(batch)), tuple(Batch(int(words.named.get(c.id, at))) for c, at in inputs))
@@ -226,7 +226,7 @@ def reported(world: World, words: Words) -> e.Event:
 def acknowledged(world: World, words: Words) -> e.Event:
     """``ack t0 1``: at the batch where checkpoint 1 has cut t0, unless ``batch=`` names another."""
     task, checkpoint = TaskId(words[0]), CheckpointId(words.number(1))
-    cuts = next((pending.cuts for pending in world.state.pending if pending.id == checkpoint), {})
+    cuts = next((pending.cuts for pending in world.state.checkpoints.pending if pending.id == checkpoint), {})
     batch = int(words.named.get("batch", cuts[task].boundary.batch if task in cuts else -1))
     generation = Generation(int(words.named.get("gen", world.generation)))
     return e.SnapshotTaken(generation, checkpoint, task, Batch(batch), (f"g{generation}/{task}/{batch}",))
@@ -293,7 +293,7 @@ FACTS: dict[str, Callable[[World, Words], e.Event]] = {
     "pre-commit-failed": of_sink(e.PreCommitFailed),
     "committed": committed,
     "commit-failed": commit_failed,
-    "aborted": lambda w, x: e.StaleGenerationsAborted(w.generation, SinkId(x[0]), w.state.abort_below),
+    "aborted": lambda w, x: e.StaleGenerationsAborted(w.generation, SinkId(x[0]), w.state.leftovers.abort_below),
     "ask-checkpoint": lambda _, x: e.CheckpointAsked(RequestId(x[0])),
     "ask-savepoint": lambda _, x: e.SavepointAsked(RequestId(x[0]), stop="stop" in x.plain),
     "cancel": lambda _, x: e.CancelAsked(RequestId(x[0])),

@@ -87,13 +87,16 @@ def order(effect: Effect) -> str:
 
 def whole(state: JobState) -> list[str]:
     """The state, as the ``state`` command shows it: only what there is."""
-    lines = [f"phase {state.phase.value}" + (f" ({state.ending.value})" if state.ending else "")]
-    lines += [f"task {name} {_task(task)}" for name, task in state.tasks.items()]
-    lines += [f"gate {channel} {through}" for channel, through in state.gates.items()]
-    lines += [f"pending {_pending(pending)}" for pending in state.pending]
-    lines += [f"checkpoint log through {state.checkpoint_log.recorded}, next id {state.next_id}"]
+    lines = [
+        f"phase {state.phase.value}" + (f" ({state.termination.ending.value})" if state.termination.ending else "")
+    ]
+    lines += [f"task {name} {_task(task)}" for name, task in state.execution.tasks.items()]
+    lines += [f"gate {channel} {through}" for channel, through in state.execution.gates.items()]
+    lines += [f"pending {_pending(pending)}" for pending in state.checkpoints.pending]
+    lines += [f"checkpoint log through {state.checkpoint_log.recorded}, next id {state.checkpoints.next_id}"]
     lines += [f"queued {_record(record)}" for record in state.checkpoint_log.queue]
-    lines += [f"kept {_line(tuple(c.id for c in state.completed))}; held {_line(state.held)}; base {state.base}"]
+    kept = state.retained
+    lines += [f"kept {_line(tuple(c.id for c in kept.completed))}; held {_line(kept.held)}; base {kept.base}"]
     for name, sink in state.sinks.items():
         lines += [f"sink {name} pre-committed through {sink.pre_committed_through}"]
         lines += [

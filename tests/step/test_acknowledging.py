@@ -85,7 +85,7 @@ def test_a_task_that_has_acknowledged_can_no_longer_decline() -> None:
     assert core.tell(core.acked("a", 1), refusal) == [
         o.AnswerAck(Generation(1), CheckpointId(1), TaskId("a"), Ack.SUCCESS)
     ]
-    assert [pending.id for pending in core.state.pending] == [1]
+    assert [pending.id for pending in core.state.checkpoints.pending] == [1]
 
 
 def test_a_refusal_of_another_generation_or_checkpoint_is_ignored() -> None:
@@ -119,7 +119,7 @@ def test_giving_up_a_checkpoint_opens_the_gates_that_it_held_and_lets_the_next_o
     core.ask()
     core.tell(core.committed("a", 1), core.committed("b", 0))
     core.ask()
-    assert core.state.gates == {"a>b": 0}
+    assert core.state.execution.gates == {"a>b": 0}
     given = core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(1), TaskId("a")))
     assert [(one.channel, one.through) for one in only(o.OpenGate, given)] == [("a>b", 1)]
-    assert [pending.id for pending in core.state.pending] == [2]
+    assert [pending.id for pending in core.state.checkpoints.pending] == [2]

@@ -64,7 +64,7 @@ def test_nothing_in_flight_counts_beyond_the_barrier_in_at_least_once() -> None:
     core.ask()
     core.tell(core.committed("a", 1), core.committed("b", 0, 1))
     core.complete(1)
-    checkpoint = core.state.completed[0]
+    checkpoint = core.state.retained.completed[0]
     assert [(held.after, held.through) for held in checkpoint.channels] == [(0, 0)]
     assert checkpoint.tasks[1].positions == (("a>b", 1),)
 
@@ -74,4 +74,4 @@ def test_the_clock_turns_only_what_waits_too_long() -> None:
     core.tell(core.committed("a", 0))
     core.savepoint()
     assert core.tell(e.Ticked(1000)) == []
-    assert [pending.unaligned for pending in core.state.pending] == [False]
+    assert [pending.unaligned for pending in core.state.checkpoints.pending] == [False]

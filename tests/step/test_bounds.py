@@ -29,7 +29,7 @@ def test_requests_are_served_one_after_the_other_in_their_order() -> None:
     core.savepoint()
     core.ask()
     given = core.complete(1) + core.complete(2) + core.complete(3)
-    assert [one.request for one in core.state.completed] == ["r2", "r3"]
+    assert [one.request for one in core.state.retained.completed] == ["r2", "r3"]
     assert told(given) == [("done", "r1"), ("done", "r3")]
 
 
@@ -50,9 +50,9 @@ def test_so_many_checkpoints_are_under_way_as_the_user_allows() -> None:
     core = running(GRAPH, max_concurrent_checkpoints=3, interval_ms=10)
     for now_ms in range(10, 60, 10):
         core.tell(e.Ticked(now_ms))
-    assert [pending.id for pending in core.state.pending] == [1, 2, 3]
+    assert [pending.id for pending in core.state.checkpoints.pending] == [1, 2, 3]
     core.make_ready(1)
-    assert [pending.id for pending in core.state.pending] == [2, 3, 4]
+    assert [pending.id for pending in core.state.checkpoints.pending] == [2, 3, 4]
 
 
 def test_no_checkpoint_starts_while_a_sink_is_too_many_commits_behind() -> None:
@@ -73,5 +73,5 @@ def test_no_id_is_used_too_far_past_the_last_one_that_is_settled() -> None:
         core.ask()
         core.tell(e.SnapshotDeclined(Generation(1), CheckpointId(number), TaskId("a")))
     assert core.ask() == []
-    assert core.state.next_id == IDS_AHEAD_MAX + 1
+    assert core.state.checkpoints.next_id == IDS_AHEAD_MAX + 1
     assert [one.checkpoint for one in only(o.TakeSnapshot, core.create())] == [IDS_AHEAD_MAX + 1]

@@ -31,8 +31,8 @@ def test_files_go_although_a_checkpoint_is_pending_at_every_listing() -> None:
         core.tell(core.committed("a", number))
         core.ask()
         core.complete(number)
-        assert core.state.pending, "there is always one under way"
-        if core.state.collecting:
+        assert core.state.checkpoints.pending, "there is always one under way"
+        if core.state.collection.under_way:
             for name in collect(core, *there.values()):
                 del there[name]
     assert there == {}
@@ -67,10 +67,10 @@ def test_a_candidate_that_is_named_after_all_is_none_any_more() -> None:
         core.complete(number)
     core.ask()
     assert collect(core, file(0, "file"), file(0, "x")) == ()
-    assert list(core.state.candidates) == ["x"], "checkpoints name the other"
+    assert list(core.state.collection.candidates) == ["x"], "checkpoints name the other"
     core.complete(3)
     assert collect(core) == ()
-    assert list(core.state.candidates) == [], "it went by itself"
+    assert list(core.state.collection.candidates) == [], "it went by itself"
 
 
 def test_a_round_deletes_no_more_than_the_bound_and_the_rest_follows_at_once() -> None:
@@ -93,7 +93,7 @@ def test_a_round_deletes_no_more_than_the_bound_and_the_rest_follows_at_once() -
         (order,) = following
         assert order.records == (), "records are gone before the first file is"
     assert (left, sizes) == ({}, [DELETE_MAX, DELETE_MAX, 1])
-    assert not core.state.collecting
+    assert not core.state.collection.under_way
 
 
 def test_a_listing_that_comes_while_the_rest_waits_is_judged_anew() -> None:
@@ -135,13 +135,13 @@ def test_an_aborted_entry_goes_once_a_later_checkpoint_is_complete_and_never_as_
     core.ask()
     core.tell(e.SnapshotDeclined(OURS, CheckpointId(2), TaskId("a"), "no"))
     core.create()
-    assert list(core.state.aborted_entries) == [2]
+    assert list(core.state.collection.aborted_entries) == [2]
     core.ask()
     given = core.complete(3)
     assert only(o.ListFiles, given)
     (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, ())))
     assert order.records == (1, 2)
-    assert list(core.state.aborted_entries) == []
+    assert list(core.state.collection.aborted_entries) == []
 
 
 def test_an_aborted_entry_that_is_the_last_record_stays_whatever_else_falls_out() -> None:
@@ -156,7 +156,7 @@ def test_an_aborted_entry_that_is_the_last_record_stays_whatever_else_falls_out(
     core.create()
     core.tell(e.HoldAsked(RequestId("r"), CheckpointId(1), held=False), e.HoldSet(ME, CheckpointId(1), held=False))
     (order,) = only(o.DeleteFiles, core.tell(e.FilesListed(OURS, ())))
-    assert (order.records, core.state.aborted_entries) == ((1,), (3,))
+    assert (order.records, core.state.collection.aborted_entries) == ((1,), (3,))
 
 
 def test_aborted_entries_that_earlier_generations_left_go_too() -> None:
@@ -169,5 +169,5 @@ def test_aborted_entries_that_earlier_generations_left_go_too() -> None:
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.read()
     core.create()
-    assert core.state.aborted_entries == (2,)
-    assert core.state.base == 1
+    assert core.state.collection.aborted_entries == (2,)
+    assert core.state.retained.base == 1

@@ -84,7 +84,7 @@ def test_an_alignment_timeout_of_one_checkpoint_leaves_a_younger_one_aligned() -
     core.tell(e.Ticked(30))
     core.ask()
     core.tell(e.Ticked(40))
-    assert [pending.unaligned for pending in core.state.pending] == [True, False]
+    assert [pending.unaligned for pending in core.state.checkpoints.pending] == [True, False]
     assert next_deadline(core.state) == 70
 
 

@@ -38,8 +38,8 @@ def test_a_savepoint_goes_and_what_only_it_needed_is_deleted() -> None:
     given = core.tell(e.SavepointDeleted(ME, ONE))
     assert told(given) == [("done", "mine")]
     assert len(only(o.ListFiles, given)) == 1
-    assert [one.id for one in core.state.completed] == [TWO]
-    assert core.state.pending_deletion == (ONE,)
+    assert [one.id for one in core.state.retained.completed] == [TWO]
+    assert core.state.collection.pending_deletion == (ONE,)
     assert core.tell(e.SavepointDeleted(ME, ONE)) == []
 
 
@@ -69,14 +69,14 @@ def test_the_savepoint_that_a_generation_began_from_stays_until_it_has_run() -> 
     core.read()
     core.create()
     [(_, owed)] = core.state.sinks[SinkId("out")].due
-    core.tell(e.TransactionCommitted(core.state.generation, SinkId("out"), owed.generation, owed.checkpoint))
+    core.tell(e.TransactionCommitted(core.state.leadership.generation, SinkId("out"), owed.generation, owed.checkpoint))
     core.start_all()
     core.ask()
-    core.complete(core.state.pending[0].id)
+    core.complete(core.state.checkpoints.pending[0].id)
     assert "not every task has committed a batch since" in refused(core, 2)
     core.tell(core.committed("a", 2))
     core.ask()
-    core.complete(core.state.pending[0].id)
+    core.complete(core.state.checkpoints.pending[0].id)
     assert core.tell(e.DeleteAsked(ASK, TWO)) == [o.DeleteSavepoint(ME, TWO)]
 
 

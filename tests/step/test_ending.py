@@ -20,10 +20,10 @@ def stopped() -> Core:
     core.tell(core.committed("a", 0))
     core.savepoint(stop=True)
     core.complete(1)
-    core.tell(e.SavepointCopied(core.state.leader, CheckpointId(1)))
+    core.tell(e.SavepointCopied(core.state.leadership.leader, CheckpointId(1)))
     core.write_closing_record()
     core.tell(core.stale_generations_aborted())
-    assert core.state.ending is Ending.STOPPED
+    assert core.state.termination.ending is Ending.STOPPED
     return core
 
 
@@ -34,7 +34,7 @@ def recovering(graph: Graph = GRAPH) -> Core:
     core.ask()
     core.make_ready(1)
     core.create()
-    core.tell(e.LeadershipLost(core.state.leader))
+    core.tell(e.LeadershipLost(core.state.leadership.leader))
     core.lead(OTHER)
     core.read()
     core.create()
@@ -102,7 +102,7 @@ def test_commits_that_cannot_succeed_are_given_up_by_name_and_the_checkpoint_log
     assert [one.checkpoint for one in closing_record(core).abandoned] == [1]
     # What the sink throws away is ordered; a sink that is away for good is not waited for.
     assert core.state.phase is Phase.CLOSED
-    assert core.state.ending is Ending.CANCELLED
+    assert core.state.termination.ending is Ending.CANCELLED
     core.lead(OTHER, Restore(again=True))
     core.read()
     assert only(o.CommitTransaction, core.create()) == []
@@ -116,7 +116,7 @@ def test_who_cancels_with_a_name_needs_no_second_try_and_what_is_published_meanw
     core.tell(e.CancelAsked(ASK, (OUT,)))
     assert core.state.phase is Phase.CLOSING
     assert only(o.CreateRecord, core.create()) != []
-    assert [one.checkpoint for one in core.state.abandoned] == [1]
+    assert [one.checkpoint for one in core.state.termination.abandoned] == [1]
     assert ("done", "mine") in told(core.write_closing_record())
     assert [one.sink for one in closing_record(core).abandoned] == [OUT]
 
@@ -157,7 +157,7 @@ def test_a_user_who_starts_a_job_may_give_up_what_a_sink_owes_once() -> None:
     core.ask()
     core.make_ready(1)
     core.create()
-    core.tell(e.LeadershipLost(core.state.leader))
+    core.tell(e.LeadershipLost(core.state.leadership.leader))
     core.lead(OTHER, Restore(abandon=(OUT,)))
     core.read()
     given = core.create()
@@ -170,7 +170,7 @@ def test_a_user_who_starts_a_job_may_give_up_what_a_sink_owes_once() -> None:
     core.start_all()
     core.tell(core.committed("a", 1))
     core.ask()
-    number = core.state.pending[0].id
+    number = core.state.checkpoints.pending[0].id
     core.make_ready(number)
     assert len(only(o.CommitTransaction, core.create())) == 1
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
@@ -182,24 +182,24 @@ def test_a_user_who_starts_a_job_may_give_up_what_a_sink_owes_once() -> None:
 
 
 def kept(core: Core) -> list[int]:
-    return [checkpoint.id for checkpoint in core.state.completed]
+    return [checkpoint.id for checkpoint in core.state.retained.completed]
 
 
 def begins_again(core: Core, leader: str) -> None:
-    core.tell(e.LeadershipLost(core.state.leader))
+    core.tell(e.LeadershipLost(core.state.leadership.leader))
     core.lead(LeaderId(leader))
     core.read()
     core.create()
     for sink in core.state.sinks:
         while core.state.sinks[sink].due:
             one = core.state.sinks[sink].due[0][1]
-            core.tell(e.TransactionCommitted(core.state.generation, sink, one.generation, one.checkpoint))
+            core.tell(e.TransactionCommitted(core.state.leadership.generation, sink, one.generation, one.checkpoint))
     core.start_all()
 
 
 def take(core: Core) -> int:
     core.ask()
-    number = core.state.pending[0].id
+    number = core.state.checkpoints.pending[0].id
     core.complete(number)
     return number
 
@@ -233,7 +233,7 @@ def test_a_task_that_had_finished_needs_no_batch_of_its_own() -> None:
     core.tell(core.committed("b", 1, 0))
     following = take(core)
     assert kept(core) == [following]
-    assert core.state.pending_deletion == (good,)
+    assert core.state.collection.pending_deletion == (good,)
 
 
 def test_savepoints_count_as_any_checkpoint() -> None:
@@ -242,7 +242,7 @@ def test_savepoints_count_as_any_checkpoint() -> None:
     good = take(core)
     begins_again(core, "second")
     core.savepoint()
-    number = core.state.pending[0].id
+    number = core.state.checkpoints.pending[0].id
     core.complete(number)
     assert kept(core) == [good, number]
-    assert core.state.completed[-1].kind is Kind.SAVEPOINT
+    assert core.state.retained.completed[-1].kind is Kind.SAVEPOINT

@@ -19,7 +19,7 @@ def test_a_job_that_does_not_fit_its_checkpoint_fails_before_it_touches_anything
     given = core.read()
     assert [type(one) for one in given] == [o.Notify]
     assert told(given) == [("failed", "None")]
-    assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
+    assert (core.state.phase, core.state.termination.ending) == (Phase.CLOSED, Ending.FAILED)
 
 
 def test_a_checkpoint_that_is_not_there_cannot_be_restored() -> None:
@@ -35,18 +35,20 @@ def test_what_the_user_said_about_the_beginning_is_used_once() -> None:
     core.lead(restore=Restore(checkpoint=CheckpointId(1), renamed=same))
     core.read()
     core.create()
-    assert core.state.base == 1
-    assert [task.boundary.batch for task in core.state.tasks.values()] == [4, 4]
+    assert core.state.retained.base == 1
+    assert [task.boundary.batch for task in core.state.execution.tasks.values()] == [4, 4]
     core.start_all()
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.read()
     core.create()
-    assert core.state.base == 1
-    assert core.state.restore == Restore(renamed=same), "a restart before the first checkpoint needs it again"
+    assert core.state.retained.base == 1
+    assert core.state.leadership.restore == Restore(renamed=same), (
+        "a restart before the first checkpoint needs it again"
+    )
     core.start_all()
     core.ask()
-    core.complete(core.state.pending[0].id)
-    assert core.state.restore == Restore()
+    core.complete(core.state.checkpoints.pending[0].id)
+    assert core.state.leadership.restore == Restore()
 
 
 def test_what_the_newest_checkpoint_decided_is_finished_even_if_the_job_returns_to_an_older_one() -> None:
@@ -100,8 +102,8 @@ def test_what_is_held_in_the_store_is_held_by_the_next_leader() -> None:
     core.held = (CheckpointId(1),)
     core.read()
     assert only(o.ListFiles, core.create()) == [o.ListFiles(TWO)]
-    assert [one.id for one in core.state.completed] == [1, 3]
-    assert core.state.pending_deletion == (2,)
+    assert [one.id for one in core.state.retained.completed] == [1, 3]
+    assert core.state.collection.pending_deletion == (2,)
 
 
 def test_an_epoch_record_that_is_there_from_an_earlier_try_opens_the_generation() -> None:
@@ -137,7 +139,7 @@ def test_a_checkpoint_that_is_published_while_the_job_waits_to_restart_is_the_on
     assert [one.id for one in published(core)] == [1]
     core.read()
     assert only(o.CommitTransaction, core.create())[0].permit.checkpoint == 1
-    assert core.state.base == 1
+    assert core.state.retained.base == 1
 
 
 def test_a_checkpoint_that_is_published_while_the_job_closes_is_committed_and_changes_nothing_else() -> None:
@@ -151,7 +153,7 @@ def test_a_checkpoint_that_is_published_while_the_job_closes_is_committed_and_ch
     assert [type(one) for one in core.tell(core.visible(1))] == [o.CreateRecord]
     assert [type(one) for one in core.write_closing_record()] == [o.AbortStaleGenerations]
     core.tell(core.stale_generations_aborted())
-    assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
+    assert (core.state.phase, core.state.termination.ending) == (Phase.CLOSED, Ending.FAILED)
 
 
 def test_an_aborted_entry_and_a_checkpoint_are_created_one_after_the_other() -> None:
@@ -180,7 +182,7 @@ def test_an_empty_store_opens_the_first_generation() -> None:
     core.lead()
     assert only(o.CreateRecord, core.read())[0].record == epoch_record(0, 1, 1, leader=ME)
     core.create()
-    assert (core.state.generation, core.state.base, core.state.next_id) == (1, None, 1)
+    assert (core.state.leadership.generation, core.state.retained.base, core.state.checkpoints.next_id) == (1, None, 1)
 
 
 def test_a_foreign_record_that_is_told_twice_does_not_depose_a_leader_who_reads_again() -> None:
@@ -231,7 +233,7 @@ def test_a_savepoint_that_was_ready_at_a_restart_is_copied_before_its_user_hears
 
 def test_a_stop_with_savepoint_stops_after_a_restart_if_the_savepoint_is_there_and_else_does_not() -> None:
     core, _ = doubtful(landed=True, savepoint=True, stop=True)
-    assert (core.state.phase, core.state.ending) == (Phase.CLOSING, Ending.STOPPED)
+    assert (core.state.phase, core.state.termination.ending) == (Phase.CLOSING, Ending.STOPPED)
     core, _ = doubtful(landed=False, savepoint=True, stop=True)
     assert core.state.phase is Phase.RUNNING
 

@@ -15,7 +15,7 @@ OUT = SinkId("out")
 def collect(core: Core, at_ms: int) -> list[o.Effect]:
     """The clock says that it is time; the sink looks, and says so."""
     given = core.tell(e.Ticked(at_ms))
-    if core.state.stale_generations:
+    if core.state.leftovers.stale_generations:
         core.tell(core.stale_generations_aborted())
     return given
 
@@ -38,9 +38,9 @@ def test_a_look_that_nobody_has_answered_is_not_given_up_for_the_next() -> None:
     assert core.tell(e.Ticked(900)) == []
     assert o.AbortStaleGenerations(ONE, OUT, ONE) in core.tell(e.Ticked(1_000))
     core.tell(core.stale_generations_aborted())
-    assert core.state.look_again_at_ms == 1_200
+    assert core.state.leftovers.look_again_at_ms == 1_200
     core.tell(core.stale_generations_aborted())
-    assert core.state.look_again_at_ms == 1_200, "an answer that comes twice puts nothing off"
+    assert core.state.leftovers.look_again_at_ms == 1_200, "an answer that comes twice puts nothing off"
 
 
 def test_failed_attempts_of_this_generation_are_looked_for_with_it() -> None:
@@ -60,7 +60,7 @@ def test_a_new_generation_looks_soon_again() -> None:
     core.read()
     core.create()
     core.start_all()
-    assert core.state.look_again_at_ms == 800
+    assert core.state.leftovers.look_again_at_ms == 800
 
 
 def test_a_deposed_leader_throws_away_what_it_never_published() -> None:
@@ -89,7 +89,10 @@ def test_what_was_pre_committed_for_a_checkpoint_that_was_given_up_counts_as_pub
     core = running(line("a"), tolerable_failed_checkpoints=3)
     core.tell(core.committed("a", 0))
     core.ask()
-    core.tell(core.pre_committed(1), e.SnapshotDeclined(ONE, core.state.pending[0].id, core.state.graph.tasks[0].id))
+    core.tell(
+        core.pre_committed(1),
+        e.SnapshotDeclined(ONE, core.state.checkpoints.pending[0].id, core.state.graph.tasks[0].id),
+    )
     core.create()
     core.ask()
     core.complete(2)

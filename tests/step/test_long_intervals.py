@@ -15,8 +15,8 @@ MINUTE = 60_000
 def go_back(core: Core, name: str, at_ms: int) -> None:
     """The whole job goes back to its last checkpoint at this time, and runs again."""
     core.tell(e.Ticked(at_ms), core.failed(name, FailureClass.INTERNAL))
-    assert core.state.restart_at_ms is not None
-    core.tell(e.Ticked(core.state.restart_at_ms))
+    assert core.state.restarts.restart_at_ms is not None
+    core.tell(e.Ticked(core.state.restarts.restart_at_ms))
     core.read()
     core.create()
     core.start_all()
@@ -30,14 +30,14 @@ def test_a_restart_does_not_put_the_next_checkpoint_off() -> None:
     assert only(o.TakeSnapshot, core.tell(e.Ticked(10 * MINUTE - 1))) == []
     assert only(o.TakeSnapshot, core.tell(e.Ticked(10 * MINUTE))) != []
     core.tell(core.committed("b", 0, 0))
-    core.complete(core.state.pending[0].id)
+    core.complete(core.state.checkpoints.pending[0].id)
     assert next_deadline(core.state) == 20 * MINUTE
 
 
 def test_a_checkpoint_that_fell_due_while_the_job_went_back_waits_for_something_new() -> None:
     core = running(line("a", "b"), interval_ms=10 * MINUTE, restart=FixedDelay(3 * MINUTE))
     go_back(core, "a", 8 * MINUTE)
-    assert not core.state.pending, "it would only repeat what the job went back to"
+    assert not core.state.checkpoints.pending, "it would only repeat what the job went back to"
     assert next_deadline(core.state) == 21 * MINUTE, "an idle job takes it an interval later"
     assert only(o.TakeSnapshot, core.tell(core.committed("a", 0))) != []
 
@@ -47,11 +47,11 @@ def test_a_checkpoint_is_in_time_however_often_the_job_goes_back() -> None:
     triggered = 0
     for minute in range(4, 64, 4):
         go_back(core, "a", minute * MINUTE)
-        core.tell(core.committed("a", core.state.tasks[TaskId("a")].boundary.batch + 1))
+        core.tell(core.committed("a", core.state.execution.tasks[TaskId("a")].boundary.batch + 1))
         core.tell(e.Ticked((minute + 3) * MINUTE))
-        if core.state.pending:
+        if core.state.checkpoints.pending:
             triggered += 1
-            core.complete(core.state.pending[0].id)
+            core.complete(core.state.checkpoints.pending[0].id)
     assert triggered >= 5
 
 
@@ -61,9 +61,9 @@ def test_the_first_failure_of_each_task_waits_for_the_first_delay() -> None:
     core = running(graph, restart=ExponentialDelay(initial_ms=1_000, maximum_ms=60_000, multiplier=1.5, jitter=0))
     for name in tasks:
         core.tell(core.failed(name))
-    assert {stands.restart_at_ms for stands in core.state.tasks.values()} == {1_000}
+    assert {stands.restart_at_ms for stands in core.state.execution.tasks.values()} == {1_000}
     core.tell(e.Ticked(1_000), core.started("t3"), core.failed("t3"))
-    assert core.state.tasks[TaskId("t3")].restart_at_ms == 2_500
+    assert core.state.execution.tasks[TaskId("t3")].restart_at_ms == 2_500
 
 
 def test_a_task_that_fails_in_every_generation_waits_longer_each_time() -> None:
@@ -72,7 +72,7 @@ def test_a_task_that_fails_in_every_generation_waits_longer_each_time() -> None:
     for _ in range(8):
         before = core.state.now_ms
         core.tell(core.failed("a"))
-        at_ms = core.state.restart_at_ms or core.state.tasks[TaskId("a")].restart_at_ms
+        at_ms = core.state.restarts.restart_at_ms or core.state.execution.tasks[TaskId("a")].restart_at_ms
         assert at_ms is not None
         waits.append(at_ms - before)
         core.tell(e.Ticked(at_ms))

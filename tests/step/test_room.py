@@ -15,7 +15,7 @@ HOUR = 3_600_000
 
 def full(core: Core, generation: int | None = None) -> list[o.Effect]:
     """A batch waits in its hook for room."""
-    return core.tell(e.SinkFull(Generation(generation or core.state.generation), OUT))
+    return core.tell(e.SinkFull(Generation(generation or core.state.leadership.generation), OUT))
 
 
 def test_a_checkpoint_is_taken_early_and_its_commit_makes_room() -> None:
@@ -28,7 +28,7 @@ def test_a_checkpoint_is_taken_early_and_its_commit_makes_room() -> None:
     assert only(o.TakeSnapshot, full(core)) == [], "a commit is under way"
     core.tell(core.visible(1))
     assert not core.state.sinks[OUT].full
-    assert core.state.next_trigger_ms == HOUR, "the interval begins with it"
+    assert core.state.checkpoints.next_trigger_ms == HOUR, "the interval begins with it"
 
 
 def test_the_clock_is_not_asked_for_while_the_commit_that_makes_room_is_under_way() -> None:
@@ -54,7 +54,8 @@ def test_what_was_pre_committed_for_a_checkpoint_that_was_given_up_makes_room_wi
     core.tell(core.committed("a", 0))
     core.ask()
     core.tell(
-        core.pre_committed(1), e.SnapshotDeclined(core.state.generation, core.state.pending[0].id, core.whose("a")[1])
+        core.pre_committed(1),
+        e.SnapshotDeclined(core.state.leadership.generation, core.state.checkpoints.pending[0].id, core.whose("a")[1]),
     )
     assert only(o.TakeSnapshot, full(core)) != []
 
@@ -64,10 +65,10 @@ def test_an_early_checkpoint_waits_for_no_batch(mode: Mode) -> None:
     core = running(line("a", "b"), mode=mode)
     core.tell(core.committed("a", 0), core.committed("b", 0, 0), core.committed("a", 1), core.entered("b", 1, 1))
     full(core)
-    pending = core.state.pending[0]
+    pending = core.state.checkpoints.pending[0]
     assert {task: cut.boundary.batch for task, cut in pending.cuts.items()} == {"a": 1, "b": 0}
     core.complete(1)
-    held = core.state.completed[0].channels[0]
+    held = core.state.retained.completed[0].channels[0]
     assert (held.after, held.through) == (0, 1), "what lies between is in flight"
 
 
@@ -75,10 +76,10 @@ def test_a_checkpoint_that_aligns_behind_the_waiting_batch_overtakes_it() -> Non
     core = running(line("a", "b"))
     core.tell(core.committed("a", 0), core.committed("b", 0, 0), core.committed("a", 1))
     core.ask()
-    assert list(core.state.pending[0].cuts) == ["a"]
+    assert list(core.state.checkpoints.pending[0].cuts) == ["a"]
     full(core)
-    assert list(core.state.pending[0].cuts) == ["a", "b"]
-    assert len(core.state.pending) == 1
+    assert list(core.state.checkpoints.pending[0].cuts) == ["a", "b"]
+    assert len(core.state.checkpoints.pending) == 1
 
 
 def test_a_savepoint_that_aligns_behind_the_waiting_batch_is_given_up_for_a_checkpoint() -> None:
@@ -88,8 +89,8 @@ def test_a_savepoint_that_aligns_behind_the_waiting_batch_is_given_up_for_a_chec
     given = full(core)
     assert told(given) == [("failed", "r1")]
     assert "a sink has no room for the batches before its barrier: ask again (out)" in only(o.Notify, given)[0].text
-    assert [(pending.id, len(pending.cuts)) for pending in core.state.pending] == [(2, 2)]
-    assert core.state.failures == 0, "it is not a failed checkpoint"
+    assert [(pending.id, len(pending.cuts)) for pending in core.state.checkpoints.pending] == [(2, 2)]
+    assert core.state.checkpoints.failures == 0, "it is not a failed checkpoint"
 
 
 def test_a_savepoint_waits_until_there_is_room() -> None:
@@ -97,9 +98,9 @@ def test_a_savepoint_waits_until_there_is_room() -> None:
     core.tell(core.committed("a", 0))
     full(core)
     core.savepoint()
-    assert [pending.kind.value for pending in core.state.pending] == ["checkpoint"]
+    assert [pending.kind.value for pending in core.state.checkpoints.pending] == ["checkpoint"]
     core.complete(1)
-    assert [pending.kind.value for pending in core.state.pending] == ["savepoint"]
+    assert [pending.kind.value for pending in core.state.checkpoints.pending] == ["savepoint"]
 
 
 def test_what_a_dead_generation_says_of_its_sinks_is_not_heard() -> None:

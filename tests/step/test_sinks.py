@@ -49,7 +49,7 @@ def test_a_pre_commit_that_fails_after_its_checkpoint_was_given_up_is_no_second_
     core.ask()
     core.tell(e.SnapshotDeclined(ONE, CheckpointId(1), TaskId("a")))
     assert core.tell(core.pre_commit_failed(1)) == []
-    assert core.state.failures == 1
+    assert core.state.checkpoints.failures == 1
 
 
 def test_what_was_pre_committed_for_a_checkpoint_that_was_given_up_may_be_all_that_the_next_one_needs() -> None:

@@ -39,7 +39,7 @@ def facts_of_a(generation: int, run: int) -> list[e.TaskFact]:
 def test_a_task_is_heard_only_through_its_present_run(generation: int, run: int) -> None:
     core = running(GRAPH)
     core.tell(core.failed("a"), e.Ticked(1000))
-    assert core.state.tasks[TaskId("a")].run == 2
+    assert core.state.execution.tasks[TaskId("a")].run == 2
     for fact in facts_of_a(generation, run):
         assert isinstance(fact, e.AnyTaskFact)
         assert unmoved(core, fact), fact
@@ -166,7 +166,7 @@ def test_after_the_job_is_over_nothing_changes_it_but_a_new_lead() -> None:
     core.tell(e.Ticked(5))
     assert core.state.now_ms == 5
     assert [type(one) for one in core.lead(OTHER)] == [o.ReadCheckpointLog]
-    assert (core.state.leader, core.state.now_ms, core.state.sinks) == (OTHER, 5, {})
+    assert (core.state.leadership.leader, core.state.now_ms, core.state.sinks) == (OTHER, 5, {})
 
 
 def test_who_leads_already_does_not_begin_again() -> None:
@@ -184,5 +184,5 @@ def test_the_clock_never_goes_back() -> None:
 def test_a_run_that_has_not_been_ordered_yet_says_nothing() -> None:
     core = running(GRAPH)
     core.tell(core.failed("a"))
-    assert core.state.tasks[TaskId("a")].run == 2
+    assert core.state.execution.tasks[TaskId("a")].run == 2
     assert unmoved(core, core.started("a"), core.entered("a", 0), core.committed("a", 0))

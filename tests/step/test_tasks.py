@@ -19,10 +19,10 @@ def test_what_entered_may_write_and_what_was_written_is_noted() -> None:
     assert core.tell(core.entered("a", 0)) == [o.AdmitBatch(ONE, A, Run(1), Batch(0))]
     assert core.tell(core.entered("a", 0)) == [], "told twice"
     assert core.tell(e.OutputsWritten(*core.whose("a"), Batch(0))) == []
-    stands = core.state.tasks[A]
+    stands = core.state.execution.tasks[A]
     assert (stands.entered, stands.written, stands.boundary.batch) == (0, 0, -1)
     core.tell(core.committed("a", 2))
-    stands = core.state.tasks[A]
+    stands = core.state.execution.tasks[A]
     assert (stands.entered, stands.written, stands.boundary.batch) == (2, 2, 2)
 
 
@@ -32,7 +32,7 @@ def test_a_query_that_stops_by_itself_has_failed() -> None:
     assert [one.text for one in only(o.Notify, given)] == [
         "task a failed (external: its query was stopped from outside): restarting the task in 1000 ms"
     ]
-    stands = core.state.tasks[A]
+    stands = core.state.execution.tasks[A]
     assert (stands.ended, stands.run, stands.boundary.batch) == (False, 2, 0)
 
 
@@ -41,14 +41,18 @@ def test_a_task_that_may_not_restart_ends_the_job() -> None:
     given = core.tell(core.failed("a"))
     assert [type(one) for one in given] == [o.Notify, o.StopTask, o.StopTask, o.CreateRecord]
     assert [type(one) for one in core.write_closing_record()] == [o.AbortStaleGenerations]
-    assert core.state.ending is Ending.FAILED
+    assert core.state.termination.ending is Ending.FAILED
 
 
 def test_failed_checkpoints_end_a_job_that_may_not_restart() -> None:
     core = running(GRAPH, restart=NoRestart())
     core.ask()
     core.tell(e.SnapshotDeclined(ONE, CheckpointId(1), A))
-    assert (core.state.phase, core.state.ending, core.state.failures) == (Phase.CLOSING, Ending.FAILED, 0)
+    assert (core.state.phase, core.state.termination.ending, core.state.checkpoints.failures) == (
+        Phase.CLOSING,
+        Ending.FAILED,
+        0,
+    )
 
 
 def test_a_run_that_starts_throws_away_what_the_runs_before_it_left() -> None:
@@ -68,7 +72,7 @@ def test_a_run_that_starts_tells_what_the_run_before_it_had_committed() -> None:
 def test_a_task_that_was_draining_when_it_failed_is_drained_again() -> None:
     core = running(GRAPH)
     core.tell(e.SourceEnded(*core.whose("a")), core.failed("a"), e.Ticked(1000))
-    assert core.state.tasks[A].draining is False
+    assert core.state.execution.tasks[A].draining is False
     assert core.tell(core.started("a")) == [o.StopTask(ONE, A, Run(2), drain=True)]
 
 
@@ -86,7 +90,7 @@ def test_a_task_with_two_inputs_is_drained_when_it_has_read_both_to_their_end() 
     for name in "ab":
         core.tell(core.committed(name, 0), e.SourceEnded(*core.whose(name)))
     core.tell(core.ended("a"), core.committed("c", 0, 0, 0))
-    assert core.state.tasks[TaskId("c")].draining is False
+    assert core.state.execution.tasks[TaskId("c")].draining is False
     assert core.tell(core.ended("b", 1)) == [o.OpenGate(ONE, graph.channels[1].id, Batch(1))]
     given = core.tell(core.committed("c", 1, 0, 1))
     assert given == [o.StopTask(ONE, TaskId("c"), Run(1), drain=True)]
@@ -97,16 +101,16 @@ def test_a_report_says_that_a_run_is_up_where_it_stands_and_that_its_source_has_
     core.tell(core.failed("a"), e.Ticked(1000))
     given = core.tell(core.reported("a", 2, source_ended=True))
     assert [type(one) for one in given] == [o.OpenGate, o.StopTask]
-    assert core.state.tasks[A].started
+    assert core.state.execution.tasks[A].started
 
 
 def test_a_report_says_that_a_run_is_dead_or_has_ended() -> None:
     core = running(GRAPH)
     given = core.tell(core.reported("a", 1, source_ended=True, ended=True))
     assert [type(one) for one in given] == [o.OpenGate, o.StopTask]
-    assert core.state.tasks[A].ended
+    assert core.state.execution.tasks[A].ended
     core.tell(core.reported("b", 0, 1, failure=Failure(FailureClass.EXTERNAL, "gone")))
-    stands = core.state.tasks[B]
+    stands = core.state.execution.tasks[B]
     assert (stands.run, stands.boundary.batch) == (2, 0)
 
 

@@ -77,7 +77,7 @@ def test_a_request_survives_a_restart_but_a_checkpoint_under_way_does_not() -> N
     core.read()
     core.create()
     core.start_all()
-    assert told(core.complete(core.state.pending[0].id)) == [("done", "r2")]
+    assert told(core.complete(core.state.checkpoints.pending[0].id)) == [("done", "r2")]
 
 
 def test_a_checkpoint_that_nobody_asked_for_is_given_up_silently_when_the_job_restarts() -> None:
@@ -104,8 +104,8 @@ def test_cancelling_a_job_that_keeps_its_checkpoints_deletes_none() -> None:
     assert [type(one) for one in given] == [o.StopTask, o.CreateRecord]
     assert [type(one) for one in core.write_closing_record()] == [o.AbortStaleGenerations]
     assert told(core.tell(core.stale_generations_aborted())) == [("done", "mine")]
-    assert core.state.ending is Ending.CANCELLED
-    assert [one.id for one in core.state.completed] == [1]
+    assert core.state.termination.ending is Ending.CANCELLED
+    assert [one.id for one in core.state.retained.completed] == [1]
 
 
 def test_cancelling_while_the_last_commits_are_recovered_finishes_them_and_starts_no_task() -> None:
@@ -138,9 +138,9 @@ def test_what_is_held_twice_is_held_once() -> None:
     core.ask()
     core.complete(1)
     core.tell(e.HoldAsked(ASK, ONE), e.HoldAsked(ASK, ONE))
-    assert core.state.held == (1,)
+    assert core.state.retained.held == (1,)
     core.tell(e.HoldSet(ME, ONE, held=True), e.HoldSet(ME, ONE, held=True))
-    assert (core.state.held, core.state.holding) == ((1,), ())
+    assert (core.state.retained.held, core.state.retained.holding) == ((1,), ())
 
 
 def test_a_hold_that_the_store_has_not_confirmed_holds_through_a_restart() -> None:
@@ -150,7 +150,7 @@ def test_a_hold_that_the_store_has_not_confirmed_holds_through_a_restart() -> No
     core.tell(e.HoldAsked(ASK, ONE), core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.read()
     core.create()
-    assert core.state.held == (1,)
+    assert core.state.retained.held == (1,)
 
 
 def test_who_cancels_second_is_refused_and_who_cancels_first_hears_of_the_end() -> None:

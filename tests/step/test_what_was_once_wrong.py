@@ -47,8 +47,8 @@ def test_who_releases_can_hold_again_only_once_the_store_knows() -> None:
     core.tell(e.HoldAsked(RequestId("x"), ONE, held=False))
     assert told(core.tell(e.HoldAsked(RequestId("y"), ONE))) == [("refused", "y")]
     core.tell(e.HoldSet(ME, ONE, held=False), e.HoldAsked(RequestId("z"), ONE), e.HoldSet(ME, ONE, held=True))
-    assert core.state.held == (1,)
-    assert core.state.pending_deletion == ()
+    assert core.state.retained.held == (1,)
+    assert core.state.collection.pending_deletion == ()
 
 
 def test_a_stop_with_savepoint_stops_even_if_the_restart_finds_its_record_in_the_checkpoint_log() -> None:
@@ -165,7 +165,7 @@ def test_an_old_generation_is_not_opened_again_by_old_answers() -> None:
     core.complete(1)
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.tell(e.CheckpointLogRead(ME, ()), e.RecordTaken(ME, core.store[0]), e.CheckpointLogRead(ME, (core.store[0],)))
-    assert not (core.state.phase is Phase.RUNNING and core.state.generation == 1)
+    assert not (core.state.phase is Phase.RUNNING and core.state.leadership.generation == 1)
 
 
 def test_who_waits_for_a_savepoint_hears_of_it_even_if_it_was_copied_before_a_restart() -> None:
@@ -220,11 +220,11 @@ def test_who_takes_over_leaves_a_job_that_is_over_and_a_user_can_start_it_again(
     core.tell(core.stale_generations_aborted())
     core.lead(OTHER)
     assert core.read() == [o.Notify(Outcome.NOTICE, "the job is failed: start it again to go on")]
-    assert (core.state.phase, core.state.ending) == (Phase.CLOSED, Ending.FAILED)
+    assert (core.state.phase, core.state.termination.ending) == (Phase.CLOSED, Ending.FAILED)
     core.lead(OTHER, restore=Restore(again=True))
     core.read()
     core.create()
-    assert (core.state.phase, core.state.base) == (Phase.RUNNING, 1)
+    assert (core.state.phase, core.state.retained.base) == (Phase.RUNNING, 1)
 
 
 def test_a_stop_that_was_published_is_carried_out_by_whoever_leads_next() -> None:
@@ -237,7 +237,7 @@ def test_a_stop_that_was_published_is_carried_out_by_whoever_leads_next() -> Non
     core.read()
     given = core.create()
     assert only(o.StartTask, given) == []
-    assert (core.state.phase, core.state.ending) == (Phase.CLOSING, Ending.STOPPED)
+    assert (core.state.phase, core.state.termination.ending) == (Phase.CLOSING, Ending.STOPPED)
 
 
 def test_a_user_who_starts_a_job_again_that_was_to_stop_gets_it_started() -> None:
@@ -271,7 +271,7 @@ def test_a_task_that_had_finished_before_is_not_asked_for_its_snapshot_again() -
     core.create()
     core.start_all()
     assert [one.task for one in only(o.TakeSnapshot, core.ask())] == ["b"]
-    published = only(o.CreateRecord, core.make_ready(core.state.pending[0].id))[0].record
+    published = only(o.CreateRecord, core.make_ready(core.state.checkpoints.pending[0].id))[0].record
     assert isinstance(published, CompletedCheckpoint)
     assert published.tasks[0] == finished, "it keeps the generation that wrote it"
     assert published.tasks[1].generation == 2
@@ -316,7 +316,7 @@ def test_a_hold_that_was_confirmed_survives_a_read_that_is_older() -> None:
     core.held = ()
     core.read()
     core.create()
-    assert core.state.held == (1,)
+    assert core.state.retained.held == (1,)
 
 
 def test_a_savepoint_that_is_copied_while_the_job_begins_again_is_answered_once() -> None:
@@ -325,7 +325,7 @@ def test_a_savepoint_that_is_copied_while_the_job_begins_again_is_answered_once(
     core.make_ready(1)
     core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
     core.read()
-    core.store[1] = core.state.in_doubt[0]
+    core.store[1] = core.state.leadership.in_doubt[0]
     core.tell(e.RecordTaken(ME, core.store[1]))
     core.read()
     assert core.state.phase is Phase.FENCING

@@ -19,7 +19,7 @@ from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, Reques
 from headgate.core.records import Boundary, Kind, Record, Transaction
 from headgate.core.settings import Mode, Settings
 from headgate.core.state import STORY_MAX, Acknowledgement, Cut, JobState, PendingCheckpoint, Phase, Request
-from tests.helpers import BOB, aborted_entry, completed, epoch_record, line, running, transaction
+from tests.helpers import BOB, aborted_entry, changed, completed, epoch_record, line, running, transaction
 
 GRAPH = line("a", "b")
 A, B, OUT, AB = TaskId("a"), TaskId("b"), SinkId("out"), ChannelId("a>b")
@@ -64,20 +64,21 @@ def healthy(settings: Settings = BUSY, **changes: Any) -> JobState:
         sinks={OUT: sink(due=(transaction(2, -1, 3), transaction(3, 3, 5)), pre_committed=(transaction(4, 5, 9),))},
         story=("0 ms: alice leads",),
     )
-    return evolve(state, **changes)
+    return changed(state, **changes)
 
 
 def at(task: TaskId, boundary: Boundary, **changes: Any) -> JobState:
     """The healthy state without checkpoints under way, and with one task elsewhere."""
     state = healthy(pending=(), **changes)
-    return evolve(state, tasks={**state.tasks, task: evolve(state.tasks[task], boundary=boundary)})
+    tasks = state.execution.tasks
+    return changed(state, tasks={**tasks, task: evolve(tasks[task], boundary=boundary)})
 
 
 def batches(*, entered: int = 9, admitted: int = 9) -> JobState:
     """The healthy state with another batch of the first task in the hook, or let go on from there."""
     state = healthy()
-    other = evolve(state.tasks[A], entered=Batch(entered), admitted=Batch(admitted))
-    return evolve(state, tasks={**state.tasks, A: other})
+    other = evolve(state.execution.tasks[A], entered=Batch(entered), admitted=Batch(admitted))
+    return changed(state, tasks={**state.execution.tasks, A: other})
 
 
 def with_sink(changed: SinkState) -> JobState:

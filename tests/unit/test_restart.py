@@ -8,10 +8,10 @@ from headgate.core.restart import (
     ExponentialDelay,
     Failure,
     FailureClass,
+    FailureHistory,
     FailureRate,
     FixedDelay,
     GiveUp,
-    History,
     Level,
     NoRestart,
     Restart,
@@ -25,20 +25,20 @@ PLAIN = ExponentialDelay(initial_ms=100, maximum_ms=1_000, multiplier=2, jitter=
 
 def answer(
     strategy: Strategy,
-    history: History,
+    history: FailureHistory,
     failure: Failure = LOST,
     *,
     now_ms: int = 0,
     chance: float = 0.5,
     fruitless: int = 0,
     skips: bool = False,
-) -> tuple[History, Restart | GiveUp]:
+) -> tuple[FailureHistory, Restart | GiveUp]:
     return decide(strategy, history, failure, now_ms=now_ms, chance=chance, fruitless=fruitless, skips=skips)
 
 
 def delays(strategy: Strategy, times_ms: list[int], chance: float = 0.5) -> list[int | None]:
     """What a strategy answers to failures at these times; None where it gives up."""
-    history, found = History(), list[int | None]()
+    history, found = FailureHistory(), list[int | None]()
     for now_ms in times_ms:
         history, what = answer(strategy, history, now_ms=now_ms, chance=chance)
         found.append(what.delay_ms if isinstance(what, Restart) else None)
@@ -55,19 +55,19 @@ def delays(strategy: Strategy, times_ms: list[int], chance: float = 0.5) -> list
     ],
 )
 def test_the_class_of_the_failure_decides_how_much_goes_back(kind: FailureClass, fruitless: int, level: Level) -> None:
-    _, what = answer(FixedDelay(7), History(), Failure(kind), fruitless=fruitless)
+    _, what = answer(FixedDelay(7), FailureHistory(), Failure(kind), fruitless=fruitless)
     assert what == Restart(level, 7)
 
 
 def test_an_error_of_the_user_is_not_tried_again() -> None:
-    before = History(attempts=3)
+    before = FailureHistory(attempts=3)
     after, what = answer(FixedDelay(7), before, Failure(FailureClass.USER, "division by zero"))
     assert after == before
     assert what == GiveUp("the same batch would fail again: division by zero")
 
 
 def test_an_error_of_the_user_is_tried_again_where_the_batch_is_skipped() -> None:
-    _, what = answer(FixedDelay(7), History(), Failure(FailureClass.USER), skips=True)
+    _, what = answer(FixedDelay(7), FailureHistory(), Failure(FailureClass.USER), skips=True)
     assert what == Restart(Level.TASK, 7)
 
 
@@ -81,7 +81,7 @@ def test_an_error_of_the_user_is_tried_again_where_the_batch_is_skipped() -> Non
     ],
 )
 def test_giving_up_names_the_strategy_and_the_failure(strategy: Strategy, name: str) -> None:
-    history, _ = answer(strategy, History())
+    history, _ = answer(strategy, FailureHistory())
     _, what = answer(strategy, history)
     assert what == GiveUp(f"{name} allows no further try: worker 7 died")
 
@@ -103,7 +103,7 @@ def test_a_failure_rate_bears_so_many_failures_in_one_interval() -> None:
 
 
 def test_a_failure_rate_remembers_no_more_than_it_needs() -> None:
-    strategy, history = FailureRate(failures_max=2, interval_ms=100, delay_ms=7), History()
+    strategy, history = FailureRate(failures_max=2, interval_ms=100, delay_ms=7), FailureHistory()
     for now_ms in range(50):
         history, _ = answer(strategy, history, now_ms=now_ms)
     assert history.recent == (47, 48, 49)
@@ -176,7 +176,7 @@ def test_a_strategy_that_cannot_hold_is_refused(make: Callable[[], Strategy], me
     ],
 )
 def test_a_strategy_may_stand_at_its_least_values(make: Callable[[], Strategy]) -> None:
-    _, what = answer(make(), History())
+    _, what = answer(make(), FailureHistory())
     assert isinstance(what, Restart)
 
 

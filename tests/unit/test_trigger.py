@@ -11,7 +11,7 @@ from headgate.core.records import Kind
 from headgate.core.settings import Settings
 from headgate.core.state import JobState, PendingCheckpoint, Phase, Request
 from headgate.core.trigger import COMMITS_BEHIND_MAX, Trigger
-from tests.helpers import aborted_entry, completed, line, running, transaction
+from tests.helpers import aborted_entry, changed, completed, line, running, transaction
 
 GRAPH = line("a", "b")
 PERIODIC = Trigger(Kind.CHECKPOINT)
@@ -19,9 +19,9 @@ PERIODIC = Trigger(Kind.CHECKPOINT)
 
 def job(settings: Settings | None = None, *, ended: str = "", **changes: Any) -> JobState:
     """A running job whose next periodic checkpoint is due at 1000 ms, and it is 1000 ms. ``ended`` names tasks."""
-    state = evolve(running(GRAPH, settings=settings), now_ms=1_000, next_trigger_ms=1_000)
-    tasks = {name: evolve(task, ended=name in ended.split()) for name, task in state.tasks.items()}
-    return evolve(evolve(state, tasks=tasks), **changes)
+    state = running(GRAPH, settings=settings, now_ms=1_000, next_trigger_ms=1_000)
+    tasks = {name: evolve(task, ended=name in ended.split()) for name, task in state.execution.tasks.items()}
+    return changed(state, tasks=tasks, **changes)
 
 
 def pending(number: int) -> PendingCheckpoint:
@@ -80,8 +80,11 @@ def test_every_task_is_up_or_has_ended_before_a_checkpoint_starts(
     started: bool, ended: bool, expected: Trigger | None
 ) -> None:
     state = job()
-    tasks = {**state.tasks, TaskId("a"): evolve(state.tasks[TaskId("a")], started=started, ended=ended)}
-    assert trigger.due(evolve(state, tasks=tasks)) == expected
+    tasks = {
+        **state.execution.tasks,
+        TaskId("a"): evolve(state.execution.tasks[TaskId("a")], started=started, ended=ended),
+    }
+    assert trigger.due(changed(state, tasks=tasks)) == expected
 
 
 # -- requests ------------------------------------------------------------------------------------------------------
@@ -92,7 +95,7 @@ def test_what_a_user_asked_for_goes_before_the_clock_first_come_first_served() -
     second = Request(RequestId("r2"), Kind.CHECKPOINT)
     early = job(now_ms=0, requests=(first, second))
     assert trigger.due(early) == Trigger(Kind.SAVEPOINT, RequestId("r1"), stop=True)
-    assert trigger.due(evolve(early, requests=(second,))) == Trigger(Kind.CHECKPOINT, RequestId("r2"))
+    assert trigger.due(changed(early, requests=(second,))) == Trigger(Kind.CHECKPOINT, RequestId("r2"))
 
 
 def test_what_a_user_asked_for_waits_for_room() -> None:

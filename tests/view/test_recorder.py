@@ -149,7 +149,7 @@ def test_a_job_that_goes_back_gives_up_its_checkpoint_and_the_next_one_counts_th
     core.start_all()
     assert core.only("generation")[1]["generation"] == 2
     core.ask()
-    core.complete(core.state.pending[0].id)
+    core.complete(core.state.checkpoints.pending[0].id)
     assert core.only("checkpoint-completed")[0]["restarts"] == 1
 
 
@@ -162,7 +162,11 @@ def test_a_checkpoint_that_was_ready_when_the_job_went_back_is_told_when_it_is_c
         core.tell(core.failed("a", FailureClass.INTERNAL))
         assert core.only("checkpoint-failed") == []
         if landed:
-            core.store[1] = core.state.in_doubt[0] if core.state.in_doubt else core.state.checkpoint_log.queue[0]
+            core.store[1] = (
+                core.state.leadership.in_doubt[0]
+                if core.state.leadership.in_doubt
+                else core.state.checkpoint_log.queue[0]
+            )
         core.wait(1000)
         core.read()
         core.create()
@@ -276,7 +280,7 @@ def test_a_job_that_had_finished_takes_its_last_checkpoint_as_it_begins() -> Non
     again.read()
     again.create()
     [triggered] = again.only("checkpoint-triggered")
-    assert triggered["id"] == again.state.next_id - 1
+    assert triggered["id"] == again.state.checkpoints.next_id - 1
     again.tell(again.stale_generations_aborted())
     again.create()
     assert again.only("checkpoint-completed")[0]["tasks"]["a"]["files"] == 0

@@ -30,13 +30,13 @@ class Told:
 
     def step(self, before: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
         after, effects = step(before, event)
-        leader = event.leader if isinstance(event, LeadershipWon) else before.leader
+        leader = event.leader if isinstance(event, LeadershipWon) else before.leadership.leader
         recorder = self.recorders.setdefault(leader, Recorder("job"))
         told = recorder.watch(after.now_ms, event, before, after, effects)
         self.lines.setdefault(leader, []).extend(line for line in told if line["event"] != PROGRESS)
         self.states[leader] = after
         seen = self.seen_completed.setdefault(leader, {})
-        seen.update({c.id: None for c in after.completed if c.leader == leader and after.phase in SETTLED})
+        seen.update({c.id: None for c in after.retained.completed if c.leader == leader and after.phase in SETTLED})
         return after, effects
 
 
@@ -57,9 +57,11 @@ def test_every_checkpoint_has_one_beginning_and_at_most_one_end(seed: int, monke
         assert set(ends.values()) <= {1}
         assert set(ends) <= set(triggered)
         state = told.states[leader]
-        under_way = {p.id for p in state.pending}
+        under_way = {p.id for p in state.checkpoints.pending}
         under_way |= {
-            r.id for r in (*state.checkpoint_log.queue, *state.in_doubt) if isinstance(r, CompletedCheckpoint)
+            r.id
+            for r in (*state.checkpoint_log.queue, *state.leadership.in_doubt)
+            if isinstance(r, CompletedCheckpoint)
         }
         assert set(triggered) - set(ends) == under_way
         completed = [line["id"] for line in lines if line["event"] == "checkpoint-completed"]
