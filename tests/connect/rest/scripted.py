@@ -49,8 +49,8 @@ def reset(connection: socket.socket) -> bool:
 
 def dripping(connection: socket.socket) -> bool:
     """An answer that comes byte by byte, and takes longer than anybody waits."""
-    connection.sendall(b"HTTP/1.1 200 X\r\nContent-Length: 10000\r\n\r\n")
-    for _ in range(10_000):
+    connection.sendall(b"HTTP/1.1 200 X\r\nContent-Length: 200\r\n\r\n")
+    for _ in range(200):
         connection.sendall(b"x")
         time.sleep(0.05)
     return True
