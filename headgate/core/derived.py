@@ -17,7 +17,7 @@ brings back:
 ``fired_max`` counts this up, and one more is an error.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from headgate.core import closing, coordinator, garbage, leadership, tasks
 from headgate.core.checkpoint_log import IDS_AHEAD_MAX
@@ -27,24 +27,30 @@ from headgate.core.state import Phase, StepContext
 Transition = Callable[[StepContext], None]
 """Leaves the state as it is, the same object, if there is nothing to do."""
 
-ROWS: Mapping[Phase, tuple[Transition, ...]] = {
-    Phase.RECOVERING: (closing.cancelled, leadership.recovered),
-    Phase.RUNNING: (
-        closing.cancelled,
-        coordinator.complete,
-        garbage.collect,
-        tasks.checkpoints_failed,
-        coordinator.trigger,
+ROWS: tuple[tuple[Phase, tuple[Transition, ...]], ...] = (
+    (
+        Phase.RUNNING,
+        (
+            closing.cancelled,
+            coordinator.complete,
+            garbage.collect,
+            tasks.checkpoints_failed,
+            coordinator.trigger,
+        ),
     ),
-    Phase.RESTARTING: (leadership.cut_delay_short, garbage.collect),
-    Phase.CLOSING: (
-        closing.abandon_commits,
-        closing.write_closing_record,
-        closing.throw_rest_away,
-        garbage.collect,
-        closing.closed,
+    (Phase.RECOVERING, (closing.cancelled, leadership.recovered)),
+    (Phase.RESTARTING, (leadership.cut_delay_short, garbage.collect)),
+    (
+        Phase.CLOSING,
+        (
+            closing.abandon_commits,
+            closing.write_closing_record,
+            closing.throw_rest_away,
+            garbage.collect,
+            closing.closed,
+        ),
     ),
-}
+)
 """In each phase, what may follow. The order is that in which orders of one step are given."""
 
 ONCE = 12
@@ -68,8 +74,10 @@ def fire(context: StepContext) -> None:
 def _fire_first(context: StepContext) -> bool:
     """Fire the first transition that changes something; False if there is none."""
     state = context.state
-    for transition in ROWS.get(state.phase, ()):
-        transition(context)
-        if context.state is not state:
-            return True
+    for phase, row in ROWS:
+        if phase is state.phase:
+            for transition in row:
+                transition(context)
+                if context.state is not state:
+                    return True
     return False

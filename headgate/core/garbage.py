@@ -71,7 +71,8 @@ def _has_looked(before: JobState, state: JobState) -> bool:
         state.retained is before.retained
         and state.collection is before.collection
         and state.phase is before.phase
-        and discards(state) == discards(before)
+        and state.termination is before.termination
+        and state.checkpoint_log is before.checkpoint_log
     )
 
 

@@ -96,52 +96,52 @@ def retry(context: StepContext) -> None:
 
 def unanswered(state: JobState) -> Iterator[Effect]:
     """Every order that is in force and has not been answered, derived from the state alone."""
+    leader, generation = state.leadership.leader, state.leadership.generation
     if state.phase is Phase.READING:
-        yield ReadCheckpointLog(state.leadership.leader)
+        yield ReadCheckpointLog(leader)
     if state.checkpoint_log.queue and state.checkpoint_log.retry_at_ms is None:
-        yield CreateRecord(state.leadership.leader, state.checkpoint_log.queue[0])
+        yield CreateRecord(leader, state.checkpoint_log.queue[0])
     for name, sink in state.sinks.items():
         if sink.wanted and state.phase is Phase.RUNNING:
             pre_commit = sink.wanted[0]
-            yield PreCommitSink(
-                state.leadership.generation, pre_commit.checkpoint, name, sink.pre_committed_through, pre_commit.through
-            )
+            yield PreCommitSink(generation, pre_commit.checkpoint, name, sink.pre_committed_through, pre_commit.through)
         if sink.abort_run is not None and state.phase is Phase.RUNNING:
-            yield AbortFailedAttempts(state.leadership.generation, name, sink.abort_run)
+            yield AbortFailedAttempts(generation, name, sink.abort_run)
         if sink.due and sink.retry_at_ms is None:
-            yield CommitTransaction(state.leadership.generation, *sink.due[0])
+            yield CommitTransaction(generation, *sink.due[0])
     for name in state.leftovers.stale_generations:
-        yield AbortStaleGenerations(state.leadership.generation, name, state.leftovers.abort_below)
+        yield AbortStaleGenerations(generation, name, state.leftovers.abort_below)
     for savepoint in state.retained.copying:
-        yield CopySavepoint(state.leadership.leader, CheckpointId(savepoint))
+        yield CopySavepoint(leader, CheckpointId(savepoint))
     if state.retained.deleting is not None:
-        yield DeleteSavepoint(state.leadership.leader, state.retained.deleting.checkpoint)
+        yield DeleteSavepoint(leader, state.retained.deleting.checkpoint)
     for asked in state.retained.holding:
-        yield SetHold(state.leadership.leader, asked.checkpoint, asked.held)
+        yield SetHold(leader, asked.checkpoint, asked.held)
     if state.collection.under_way:
-        yield ListFiles(state.leadership.generation)
+        yield ListFiles(generation)
     if state.phase is Phase.RUNNING:
         yield from _of_tasks(state)
     elif state.phase in (Phase.RESTARTING, Phase.CLOSING):
         for task, stands in state.execution.tasks.items():
             if not stands.ended:
-                yield StopTask(state.leadership.generation, task, stands.run)
+                yield StopTask(generation, task, stands.run)
 
 
 def _of_tasks(state: JobState) -> Iterator[Effect]:
+    generation = state.leadership.generation
     for name, task in state.execution.tasks.items():
         if task.ended or task.restart_at_ms is not None:
             continue
         if not task.started:
             yield tasks.start_order(state, name)
-        yield AskTask(state.leadership.generation, name, task.run)
+        yield AskTask(generation, name, task.run)
         if task.admitted > task.boundary.batch:
-            yield AdmitBatch(state.leadership.generation, name, task.run, task.admitted)
+            yield AdmitBatch(generation, name, task.run, task.admitted)
         if task.draining:
-            yield StopTask(state.leadership.generation, name, task.run, drain=True)
+            yield StopTask(generation, name, task.run, drain=True)
     for channel, through in state.execution.gates.items():
-        yield OpenGate(state.leadership.generation, channel, through)
+        yield OpenGate(generation, channel, through)
     for pending in state.checkpoints.pending:
         for name, cut in pending.cuts.items():
             if name not in pending.acknowledged:
-                yield TakeSnapshot(state.leadership.generation, pending.id, name, cut.boundary.batch)
+                yield TakeSnapshot(generation, pending.id, name, cut.boundary.batch)

@@ -32,38 +32,35 @@ def due(state: JobState) -> Trigger | None:
     if _makes_room(state):
         under_way = state.checkpoints.pending or ready(state)
         return Trigger(Kind.CHECKPOINT, early=True) if not under_way and has_room(state) else None
-    if not state.checkpoints.requests:
-        deadline = clock_deadline(state)
+    requests = state.checkpoints.requests
+    if not requests:
+        deadline = _by_clock(state)
         if deadline is None or state.now_ms < deadline:
             return None
     if not has_room(state):
         return None
-    if not state.checkpoints.requests:
-        return Trigger(Kind.CHECKPOINT)
-    first = state.checkpoints.requests[0]
-    return Trigger(first.kind, first.id, first.stop)
+    return Trigger(requests[0].kind, requests[0].id, requests[0].stop) if requests else Trigger(Kind.CHECKPOINT)
 
 
 def _makes_room(state: JobState) -> bool:
     """Whether a batch waits for a commit, none is under way at its sink, and a checkpoint would bring one."""
+    tasks = state.execution.tasks
     return any(
         sink.full
         and not sink.due
-        and (
-            sink.pre_committed
-            or sink.pre_committed_through < state.execution.tasks[state.graph.owner[name]].boundary.batch
-        )
+        and (sink.pre_committed or sink.pre_committed_through < tasks[state.graph.owner[name]].boundary.batch)
         for name, sink in state.sinks.items()
     )
 
 
 def has_room(state: JobState) -> bool:
     """Whether another checkpoint may start, whoever wants it."""
+    checkpoints = state.checkpoints
     return (
         state.phase is Phase.RUNNING
-        and len(state.checkpoints.pending) < state.settings.max_concurrent_checkpoints
-        and state.checkpoints.stop_after == NO_CHECKPOINT
-        and checkpoint_log.may_use(state.checkpoint_log, state.checkpoints.next_id)
+        and len(checkpoints.pending) < state.settings.max_concurrent_checkpoints
+        and checkpoints.stop_after == NO_CHECKPOINT
+        and checkpoint_log.may_use(state.checkpoint_log, checkpoints.next_id)
         and all(len(sink.due) < COMMITS_BEHIND_MAX for sink in state.sinks.values())
         and all(task.started or task.ended for task in state.execution.tasks.values())
     )
@@ -74,24 +71,26 @@ def clock_deadline(state: JobState) -> int | None:
 
     While a batch waits for a commit, the next checkpoint is the one that makes room, and the clock has no say.
     """
-    if _makes_room(state):
-        return None
-    settings = state.settings
+    return None if _makes_room(state) else _by_clock(state)
+
+
+def _by_clock(state: JobState) -> int | None:
+    settings, checkpoints, began_ms = state.settings, state.checkpoints, state.execution.began_ms
     ended = [task.ended for task in state.execution.tasks.values()]
     if all(ended):
         return _last_checkpoint(state)
     if settings.interval_ms is None or (any(ended) and not settings.checkpoints_after_tasks_finish):
         return None
-    deadline = state.checkpoints.next_trigger_ms
-    if deadline <= state.execution.began_ms and not _has_moved(state):
-        deadline = state.execution.began_ms + settings.interval_ms
+    deadline = checkpoints.next_trigger_ms
+    if deadline <= began_ms and not _has_moved(state):
+        deadline = began_ms + settings.interval_ms
     if settings.min_pause_ms == 0:
         return deadline
-    if state.checkpoints.pending or state.checkpoint_log.queue:
+    if checkpoints.pending or state.checkpoint_log.queue:
         return None
-    if state.checkpoints.last_end_ms is None:
+    if checkpoints.last_end_ms is None:
         return deadline
-    return max(deadline, state.checkpoints.last_end_ms + settings.min_pause_ms)
+    return max(deadline, checkpoints.last_end_ms + settings.min_pause_ms)
 
 
 def _has_moved(state: JobState) -> bool:

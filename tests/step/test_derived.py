@@ -15,7 +15,7 @@ from tests.helpers import line
 from tests.step_helpers import running
 
 CORE = Path(derived.__file__).parent
-FIRED = {transition.__name__ for row in derived.ROWS.values() for transition in row}
+FIRED = {transition.__name__ for _, row in derived.ROWS for transition in row}
 
 
 def calls(source: str) -> set[str]:
@@ -38,6 +38,6 @@ def test_a_step_that_does_not_come_to_an_end_is_an_error(monkeypatch: pytest.Mon
         context.tell_story("once more")
 
     core = running(line("a"))
-    monkeypatch.setattr(derived, "ROWS", {Phase.RUNNING: (restless,)})
+    monkeypatch.setattr(derived, "ROWS", ((Phase.RUNNING, (restless,)),))
     with pytest.raises(ProtocolError, match="a job that is running does not come to an end"):
         core.tell(e.Ticked(1))
