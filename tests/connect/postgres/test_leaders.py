@@ -102,7 +102,7 @@ def waiting(database: Database, part: str) -> int:
     return sum(part in name for (name,) in names)
 
 
-def test_a_merge_that_began_before_the_epoch_record_comes_before_it(opened: Open, database: Database) -> None:
+def test_a_merge_that_began_before_the_new_leader_comes_before_it(opened: Open, database: Database) -> None:
     frozen, leader = opened(), opened()
     write(frozen, write_id(0), "10")
     frozen.begin_transaction(write_id(1))
