@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.connect.kafka.preflight import check_timeout
+from headgate.connect.kafka.writing.preflight import check_timeout
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption
 from headgate.sink.api import SinkContext

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING, Literal
 import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
-from headgate.connect.kafka.models import Partition
-from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
-from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient, Partition
+from headgate.connect.kafka.reading.options import Option, checked, for_java, for_librdkafka
+from headgate.connect.kafka.reading.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
 from headgate.connect.kafka.security import warn_of_login
 from headgate.errors import InvalidOption, UserError
 from headgate.source.api import Source
 from headgate.values import count
 
 if TYPE_CHECKING:  # The client is asked for where it is used.
-    from headgate.connect.kafka.topics import Brokers
+    from headgate.connect.kafka.reading.topics import Brokers
 
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 SHOWN_MAX = 3
@@ -252,7 +251,7 @@ class KafkaSource(Source):
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _brokers(self) -> "Brokers":
-        from headgate.connect.kafka.topics import Brokers  # noqa: PLC0415 - the client is asked for where it is used
+        from headgate.connect.kafka.reading.topics import Brokers  # noqa: PLC0415 - the client is asked for where it is used
 
         return Brokers(self.servers, for_librdkafka(self.options))
 

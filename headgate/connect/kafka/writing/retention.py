@@ -5,7 +5,7 @@ One rule: a marker that is not there proves nothing once the broker may have for
 
 import time
 
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient
 from headgate.errors import UserError
 
 RETENTION = "offsets.retention.minutes"

@@ -12,12 +12,12 @@ import time
 from types import TracebackType
 from typing import Self, TypeVar
 
+from headgate.connect.kafka.broker import requests
+from headgate.connect.kafka.broker.codec import CLASSIC_STRING, INT16, INT32, NO_TAGS, Malformed, Reader, read_tags
+from headgate.connect.kafka.broker.problems import UNSUPPORTED_SASL_MECHANISM, check, name_of
+from headgate.connect.kafka.broker.requests import Call
+from headgate.connect.kafka.broker.scram import Scram, ScramFailure
 from headgate.connect.kafka.security import Sasl, Security
-from headgate.connect.kafka.wire import requests
-from headgate.connect.kafka.wire.codec import CLASSIC_STRING, INT16, INT32, NO_TAGS, Malformed, Reader, read_tags
-from headgate.connect.kafka.wire.problems import UNSUPPORTED_SASL_MECHANISM, check, name_of
-from headgate.connect.kafka.wire.requests import Call
-from headgate.connect.kafka.wire.scram import Scram, ScramFailure
 from headgate.errors import ExternalError, InvalidOption, UserError
 
 T = TypeVar("T")

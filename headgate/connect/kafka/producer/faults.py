@@ -11,8 +11,8 @@ what it wrote is aborted or written anew.
     └── Indefinite      the broker was away, or nobody knows how it ended: make a new producer
 """
 
-from headgate.connect.kafka import native
-from headgate.connect.kafka.native import Problem
+from headgate.connect.kafka.producer import native
+from headgate.connect.kafka.producer.native import Problem
 from headgate.errors import ExternalError, UserError
 
 TOO_LARGE = (10, 18)

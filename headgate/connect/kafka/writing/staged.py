@@ -14,16 +14,16 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from headgate.connect.kafka import rows
-from headgate.connect.kafka.faults import Fenced
-from headgate.connect.kafka.journal import Note, read_note, write_note
-from headgate.connect.kafka.names import Names
-from headgate.connect.kafka.preflight import check_standing
-from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
-from headgate.connect.kafka.protocol import BrokerClient, Partition
-from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
-from headgate.connect.kafka.target import Target, client_options
-from headgate.connect.kafka.validate import refused, validated
+from headgate.connect.kafka.broker import BrokerClient, Partition
+from headgate.connect.kafka.producer import rows
+from headgate.connect.kafka.producer.faults import Fenced
+from headgate.connect.kafka.producer.transaction import WAIT_MS, TransactionWriter
+from headgate.connect.kafka.writing.checks import refused, validated
+from headgate.connect.kafka.writing.journal import Note, read_note, write_note
+from headgate.connect.kafka.writing.names import Names
+from headgate.connect.kafka.writing.preflight import check_standing
+from headgate.connect.kafka.writing.retention import RETENTION, may_be_forgotten
+from headgate.connect.kafka.writing.target import Target, client_options
 from headgate.core.ids import SinkId
 from headgate.errors import BadStorage, UserError
 from headgate.retry import RetryPolicy

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from headgate.connect.kafka.names import FIRST, NOW, SCHEMES, Scheme, Slot
+from headgate.connect.kafka.writing.names import FIRST, NOW, SCHEMES, Scheme, Slot
 from headgate.sink.api import WriteId
 from headgate.sink.form import number
 from headgate.sink.transaction_committable import TransactionCommittable

@@ -11,15 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headgate.connect.kafka.models import (
-    Broker,
-    CommittedOffset,
-    ListedTransaction,
-    Partition,
-    Producer,
-    TransactionDescription,
-)
-from headgate.connect.kafka.wire.codec import (
+from headgate.connect.kafka.broker.codec import (
     BOOLEAN,
     CLASSIC_STRING,
     DATA,
@@ -34,6 +26,14 @@ from headgate.connect.kafka.wire.codec import (
     classic_array,
     fields,
     structure,
+)
+from headgate.connect.kafka.broker.models import (
+    Broker,
+    CommittedOffset,
+    ListedTransaction,
+    Partition,
+    Producer,
+    TransactionDescription,
 )
 
 T = TypeVar("T")

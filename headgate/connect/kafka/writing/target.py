@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headgate.connect.kafka.names import Names
-from headgate.connect.kafka.settings import Option
+from headgate.connect.kafka.producer.settings import Option
+from headgate.connect.kafka.writing.names import Names
 
 BATCH_SIZE = "batch.size"
 

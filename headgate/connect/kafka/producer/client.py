@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from headgate.connect.kafka import native
-from headgate.connect.kafka.faults import CONSEQUENCES, NOT_KNOWN, TOO_LARGE, fault, too_large
-from headgate.connect.kafka.native import Message, Problem
-from headgate.connect.kafka.settings import MESSAGE_MAX, MESSAGE_MAX_BYTES, Option, fill
+from headgate.connect.kafka.producer import native
+from headgate.connect.kafka.producer.faults import CONSEQUENCES, NOT_KNOWN, TOO_LARGE, fault, too_large
+from headgate.connect.kafka.producer.native import Message, Problem
+from headgate.connect.kafka.producer.settings import MESSAGE_MAX, MESSAGE_MAX_BYTES, Option, fill
 from headgate.errors import InvalidOption
 
 STEP_MS = 500

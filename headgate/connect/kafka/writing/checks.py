@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import Column, DataFrame, functions as F  # noqa: N812 - as everybody writes it
 
-from headgate.connect.kafka.rows import EARLIEST_MS, HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
-from headgate.connect.kafka.settings import MESSAGE_MAX, MESSAGE_MAX_BYTES
-from headgate.connect.kafka.target import Target
+from headgate.connect.kafka.producer.rows import EARLIEST_MS, HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
+from headgate.connect.kafka.producer.settings import MESSAGE_MAX, MESSAGE_MAX_BYTES
+from headgate.connect.kafka.writing.target import Target
 from headgate.errors import UserError
 
 FRAME_BYTES = 100

@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame
 
 from headgate.access import make_directory
-from headgate.connect.kafka import rows
-from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
-from headgate.connect.kafka.names import Names, Scheme, token
-from headgate.connect.kafka.preflight import check_standing, check_timeout
-from headgate.connect.kafka.protocol import BrokerClient, Producer
-from headgate.connect.kafka.slots import Slots
-from headgate.connect.kafka.target import Owned, Target, client_options
-from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
+from headgate.connect.kafka.broker import BrokerClient, Producer
+from headgate.connect.kafka.producer import rows
+from headgate.connect.kafka.writing.committable import KafkaCommittable, OpenTransaction
+from headgate.connect.kafka.writing.executor import Lost, PartitionWriter, is_committed, whose, write_anew
+from headgate.connect.kafka.writing.names import Names, Scheme, token
+from headgate.connect.kafka.writing.preflight import check_standing, check_timeout
+from headgate.connect.kafka.writing.slots import Slots
+from headgate.connect.kafka.writing.target import Owned, Target, client_options
 from headgate.core.ids import Generation
 from headgate.durable import force
 from headgate.errors import BadStorage, ExternalError, InvalidOption

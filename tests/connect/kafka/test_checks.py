@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.connect.kafka.staged import StagedKafkaSink
-from headgate.connect.kafka.target import Target
-from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
-from headgate.connect.kafka.validate import FRAME_BYTES
+from headgate.connect.kafka.writing.checks import FRAME_BYTES
+from headgate.connect.kafka.writing.staged import StagedKafkaSink
+from headgate.connect.kafka.writing.target import Target
+from headgate.connect.kafka.writing.twophase import TwoPhaseKafkaSink
 from headgate.errors import UserError
 from headgate.testing import context_in, pre_commit, write_id
 from services.kafka import Kafka

@@ -6,9 +6,9 @@ One rule: what would fail later is refused before anything runs, and says what t
 import logging
 from dataclasses import replace
 
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient
 from headgate.connect.kafka.security import warn_of_login
-from headgate.connect.kafka.target import Target, client_options
+from headgate.connect.kafka.writing.target import Target, client_options
 from headgate.core.ids import SinkId
 from headgate.errors import InvalidOption, UserError
 from headgate.retry import Retry, RetryPolicy

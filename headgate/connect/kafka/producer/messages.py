@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.connect.kafka.native import (
+from headgate.connect.kafka.producer.native import (
     F_COPY,
     FIELD,
     MESSAGE,
@@ -27,7 +27,16 @@ from headgate.connect.kafka.native import (
     V_TOPIC_HANDLE,
     V_VALUE,
 )
-from headgate.connect.kafka.rows import HEADERS, KEY, PARTITION, TIMESTAMP, VALUE, as_binary, milliseconds, partitions
+from headgate.connect.kafka.producer.rows import (
+    HEADERS,
+    KEY,
+    PARTITION,
+    TIMESTAMP,
+    VALUE,
+    as_binary,
+    milliseconds,
+    partitions,
+)
 from headgate.errors import UserError
 
 _SOMEWHERE = ctypes.create_string_buffer(1)
