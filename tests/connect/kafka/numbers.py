@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from headgate.connect.kafka.writing.target import Target
+from headgate.connect.kafka.writing.names import Target
 from headgate.connect.kafka.writing.twophase import TwoPhaseKafkaSink
 from headgate.sink.api import WriteId
 from headgate.testing import Row

@@ -14,8 +14,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headgate.connect.kafka.producer.messages import check, check_frame, milliseconds, partitions
 from headgate.connect.kafka.producer.native import library
-from headgate.connect.kafka.producer.rows import check, check_frame, milliseconds, partitions
 from headgate.connect.kafka.producer.settings import OWNED, check_options
 from headgate.errors import InvalidOption, UserError
 

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.connect.kafka.producer.faults import Fenced, Indefinite
+from headgate.connect.kafka.producer.client import Fenced, Indefinite
 from headgate.connect.kafka.producer.settings import Option
 from headgate.connect.kafka.producer.transaction import PreCommitted, TransactionWriter
 from headgate.connect.kafka.writing.executor import PartitionWriter
-from headgate.connect.kafka.writing.names import Names, Slot, token
-from headgate.connect.kafka.writing.target import Owned, Target
+from headgate.connect.kafka.writing.names import Names, Owned, Slot, Target, token
 from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.sink.partitions import Place

@@ -4,7 +4,9 @@ One rule: others import from here, and never from the modules inside, so that al
 anybody noticing.
 """
 
-from headgate.connect.kafka.broker.models import (
+from headgate.connect.kafka.broker.problems import KafkaProblem
+from headgate.connect.kafka.broker.protocol import BrokerClient, Ended, TransactionOutcome
+from headgate.connect.kafka.broker.requests import (
     Broker,
     CommittedOffset,
     ListedTransaction,
@@ -13,8 +15,6 @@ from headgate.connect.kafka.broker.models import (
     Producer,
     TransactionDescription,
 )
-from headgate.connect.kafka.broker.problems import KafkaProblem
-from headgate.connect.kafka.broker.protocol import BrokerClient, Ended, TransactionOutcome
 
 __all__ = [
     "Broker",

@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from headgate.connect.kafka.broker import requests
 from headgate.connect.kafka.broker.connection import Connection, Deadline, TimedOut, Unreachable
-from headgate.connect.kafka.broker.models import Broker
 from headgate.connect.kafka.broker.problems import MOVED, RETRIABLE, KafkaProblem, check
-from headgate.connect.kafka.broker.requests import Call
+from headgate.connect.kafka.broker.requests import Broker, Call
 from headgate.connect.kafka.security import Security
 from headgate.errors import ExternalError
 from headgate.retry import Retry, RetryPolicy

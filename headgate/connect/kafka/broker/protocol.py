@@ -15,15 +15,6 @@ from typing import Any, Self
 from headgate.connect.kafka.broker import requests
 from headgate.connect.kafka.broker.cluster import Cluster, Unfinished
 from headgate.connect.kafka.broker.connection import Deadline, addresses
-from headgate.connect.kafka.broker.models import (
-    Broker,
-    CommittedOffset,
-    ListedTransaction,
-    Metadata,
-    Partition,
-    Producer,
-    TransactionDescription,
-)
 from headgate.connect.kafka.broker.problems import (
     FENCED,
     INVALID_TXN_STATE,
@@ -32,7 +23,17 @@ from headgate.connect.kafka.broker.problems import (
     check,
     name_of,
 )
-from headgate.connect.kafka.broker.requests import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
+from headgate.connect.kafka.broker.requests import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    Broker,
+    CommittedOffset,
+    ListedTransaction,
+    Metadata,
+    Partition,
+    Producer,
+    TransactionDescription,
+)
 from headgate.connect.kafka.security import security
 from headgate.errors import InvalidOption
 

@@ -27,10 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.connect.kafka.producer import native
-from headgate.connect.kafka.producer.client import STEP_MS, LibrdkafkaClient, LibrdkafkaTopic
-from headgate.connect.kafka.producer.faults import Indefinite
-from headgate.connect.kafka.producer.messages import Singly, Together, build
-from headgate.connect.kafka.producer.rows import TOPIC, check
+from headgate.connect.kafka.producer.client import STEP_MS, Indefinite, LibrdkafkaClient, LibrdkafkaTopic
+from headgate.connect.kafka.producer.messages import TOPIC, Singly, Together, build, check
 from headgate.connect.kafka.producer.settings import Option, settings
 from headgate.errors import UserError
 

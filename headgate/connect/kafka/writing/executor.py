@@ -16,12 +16,10 @@ from pyarrow import parquet
 
 from headgate.checksums import damage, measure
 from headgate.connect.kafka.broker import BrokerClient, Partition
-from headgate.connect.kafka.producer.faults import Fenced
+from headgate.connect.kafka.producer.client import Fenced
 from headgate.connect.kafka.producer.transaction import TransactionWriter
-from headgate.connect.kafka.writing.committable import OpenTransaction
-from headgate.connect.kafka.writing.names import Slot
-from headgate.connect.kafka.writing.retention import RETENTION, may_be_forgotten
-from headgate.connect.kafka.writing.target import Owned, client_options
+from headgate.connect.kafka.writing.checks import RETENTION, may_be_forgotten
+from headgate.connect.kafka.writing.names import OpenTransaction, Owned, Slot, client_options
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
 from headgate.sink.partitions import Place, first_rows

@@ -1,21 +1,58 @@
-"""What things of a sink are called at the broker.
+"""Where a Kafka sink writes to, what its things are called there, and what it pre-commits for one checkpoint.
 
-One rule: a transactional id begins with the user's prefix, the job and the sink, so that rights can be given by prefix,
-and what a dead process left open is found by it. Ids come from a pool: there are never more than the pool has.
+One rule: all of these are plain values, which are pickled for executors or written into a checkpoint, so that any
+process can find and end what another has left open.
+
+A transactional id begins with the user's prefix, the job and the sink, so that rights can be given by prefix, and what
+a dead process left open is found by it. Ids come from a pool: there are never more than the pool has. A committable
+names every open transaction by all that is needed to end it, and the file in which its rows wait in case the broker has
+given it up.
 """
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
+from headgate.connect.kafka.producer.settings import Option
 from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import BadStorage
+from headgate.sink.api import WriteId
+from headgate.sink.form import number
 from headgate.sink.owner import escaped
+from headgate.sink.transaction_committable import TransactionCommittable
 
+BATCH_SIZE = "batch.size"
 EARLIER = 64
 """How many generations before its own are searched for what they left open. What is older has gone with its timeout."""
 
 _GENERATION_BITS, _USE_BITS = 20, 43
 """Of a token: an offset of Kafka has 63 bits."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A topic of a cluster."""
+
+    servers: str
+    topic: str
+    prefix: str
+    timeout_ms: int
+    """How long the broker lets a transaction stay open."""
+    options: Mapping[str, Option] = field(default_factory=dict, repr=False)
+    """Of librdkafka. There may be passwords among them."""
+    takes: int | None = None
+    """How many bytes the topic takes at once, if that is known."""
+
+    @property
+    def producer_options(self) -> Mapping[str, Option]:
+        """The options, with batches no larger than the topic takes: librdkafka would send them and be refused."""
+        return self.options if self.takes is None else {BATCH_SIZE: self.takes, **self.options}
+
+    def describe(self) -> str:
+        """For people."""
+        return f"Kafka topic {self.topic} at {self.servers}"
 
 
 @dataclass(frozen=True)
@@ -92,3 +129,87 @@ def token(generation: Generation, batch: Batch, run: Run, scheme: Scheme = NOW) 
         if value >= 1 << bits:
             raise BadStorage(f"{what} {value} is past what a Kafka sink can number: begin anew under another job name")
     return (generation << _USE_BITS) | (batch << scheme.run_bits) | (run if scheme.run_bits else 0)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A target, in the hands of one sink of one job."""
+
+    target: Target
+    names: Names
+
+
+def client_options(target: Target) -> dict[str, str]:
+    """The options as the protocol client takes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in target.options.items()
+    }
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """What one partition of a batch wrote: pre-committed by flush, and open at the broker."""
+
+    slot: Slot
+    producer_id: int
+    epoch: int
+    rows: int
+    file: str = ""
+    """Below the attempt's staging directory. Empty if the rows wait nowhere else."""
+    size: int = 0
+    checksum: int | None = None
+    """None without a file, and in what earlier versions of Headgate pre-committed."""
+
+    def to_text(self) -> str:
+        """What an executor answers."""
+        return json.dumps(self.fields(), separators=(",", ":"))
+
+    def fields(self) -> list[Any]:
+        """As plain data."""
+        checksum = [] if self.checksum is None else [self.checksum]
+        numbers = (self.slot.number, self.slot.partition, self.producer_id, self.epoch, self.rows)
+        return [*numbers, self.file, self.size, *checksum]
+
+    @classmethod
+    def of(cls, fields: Any) -> Self:
+        """Read ``fields``."""
+        number, partition, producer_id, epoch, rows, file, size, *rest = fields
+        numbers = (number, partition, producer_id, epoch, rows, size, *rest)
+        counted = len(rest) <= 1 and all(type(each) is int and each >= 0 for each in numbers)
+        if not counted or not isinstance(file, str) or "/" in file:
+            raise ValueError(f"{fields!r} is not a transaction")
+        return cls(Slot(number, partition), producer_id, epoch, rows, file, size, *rest)
+
+
+@dataclass(frozen=True)
+class KafkaCommittable(TransactionCommittable[OpenTransaction]):
+    """All that one commit ends."""
+
+    PARTS: ClassVar[str] = "batches"
+
+    pre_committed_ms: int = 0
+    """When, by the clock of who pre-committed it. 0 in what earlier versions of Headgate pre-committed."""
+    scheme: Scheme = NOW
+    """By which the transactions have their ids."""
+
+    @classmethod
+    def transaction(cls, write_id: WriteId, fields: Any) -> OpenTransaction:
+        """From its fields."""
+        del write_id
+        return OpenTransaction.of(fields)
+
+    @classmethod
+    def fields(cls, transaction: OpenTransaction) -> list[Any]:
+        """As plain data."""
+        return transaction.fields()
+
+    def facts(self) -> Mapping[str, Any]:
+        """By which scheme, and when."""
+        when = {"pre_committed_ms": self.pre_committed_ms} if self.pre_committed_ms else {}
+        return {"ids": self.scheme.number, **when}
+
+    @classmethod
+    def facts_in(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same, read again."""
+        scheme = SCHEMES[number(fields.get("ids", FIRST.number))]
+        return {"pre_committed_ms": number(fields.get("pre_committed_ms", 0)), "scheme": scheme}
