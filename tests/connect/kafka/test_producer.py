@@ -271,7 +271,7 @@ if how == "flush":
     writer.flush()
     print("flushed", flush=True)
     time.sleep(600)
-pre-committed = writer.pre_commit()
+pre_committed = writer.pre_commit()
 print(json.dumps([pre_committed.producer_id, pre_committed.epoch, pre_committed.rows]), flush=True)
 if how == "stay":
     time.sleep(600)
