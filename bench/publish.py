@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 
 from bench.jobs import scratch
 from bench.side_by_side import compare
-from headgate.connect.kafka import native
-from headgate.connect.kafka.messages import Together, build
-from headgate.connect.kafka.producer import PIECE, ROOM_MS, TransactionWriter
+from headgate.connect.kafka.producer import native
+from headgate.connect.kafka.producer.messages import Together, build
+from headgate.connect.kafka.producer.transaction import PIECE, ROOM_MS, TransactionWriter
 from services.kafka import Kafka
 
 PARTITIONS = 4

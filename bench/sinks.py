@@ -16,8 +16,8 @@ import headgate as hg
 from bench.jobs import Line, ask, run, scratch
 from bench.publish import PARTITIONS, TIMEOUT_MS, broker, publish
 from bench.side_by_side import Clock, Timing, compare
-from headgate.connect.kafka.producer import PIECE, TransactionWriter
-from headgate.connect.kafka.source import CONNECTOR
+from headgate.connect.kafka.producer.transaction import PIECE, TransactionWriter
+from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.connect.postgres.columns import matched
 from headgate.connect.postgres.copying import copy_rows
 from headgate.connect.postgres.table import PostgresColumn, PostgresTable, read_table

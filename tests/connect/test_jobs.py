@@ -17,8 +17,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from pyspark.sql import SparkSession
 
 from headgate import state_backend
-from headgate.connect.kafka.protocol import BrokerClient
-from headgate.connect.kafka.source import CONNECTOR
+from headgate.connect.kafka.broker import BrokerClient
+from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
 from headgate.task import session
 from services.kafka import Kafka

@@ -105,13 +105,35 @@ def test_the_layout_does_know_it() -> None:
     assert path_parts(text("layout.py")) == SPARKS_LOGS
 
 
-KAFKAS_WIRE = "headgate.connect.kafka.wire"
+BROKER = "headgate.connect.kafka.broker"
+INSIDE = {name for name in FILES if name.startswith("connect/kafka/broker/")}
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("connect/kafka/wire/")])
-def test_only_the_small_client_knows_kafkas_wire(name: str) -> None:
-    known = any(each.startswith(KAFKAS_WIRE) for each in imported(text(name), "headgate.connect.kafka"))
-    assert known == (name == "connect/kafka/protocol.py")
+def from_inside_the_broker(source: str, within: str) -> list[str]:
+    """What a source imports of Kafka's small client that its package does not offer: modules, and names in them."""
+    modules = {Path(name).stem for name in INSIDE}
+    names = [name.removeprefix(f"{BROKER}.") for name in imported(source, within) if name.startswith(f"{BROKER}.")]
+    return [name for name in names if name.partition(".")[0] in modules]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in INSIDE])
+def test_nobody_knows_how_the_small_client_of_kafka_is_made(name: str) -> None:
+    package = ".".join(("headgate", *Path(name).parent.parts))
+    assert from_inside_the_broker(text(name), package) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from headgate.connect.kafka.broker.codec import Reader",
+        "from headgate.connect.kafka.broker import requests",
+        "import headgate.connect.kafka.broker.cluster",
+        "def later():\n    from ..broker.protocol import BrokerClient",
+    ],
+)
+def test_an_import_from_inside_the_small_client_is_found(source: str) -> None:
+    assert len(from_inside_the_broker(source, "headgate.connect.kafka.writing")) == 1
+    assert from_inside_the_broker("from headgate.connect.kafka.broker import BrokerClient", "headgate") == []
 
 
 def test_every_stage_is_there() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from headgate.connect.kafka.target import Target
-from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
+from headgate.connect.kafka.writing.names import Target
+from headgate.connect.kafka.writing.twophase import TwoPhaseKafkaSink
 from headgate.sink.api import WriteId
 from headgate.testing import Row
 from services.kafka import Brokers

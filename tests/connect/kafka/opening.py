@@ -11,7 +11,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer as RecordProducer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
-from headgate.connect.kafka.protocol import BrokerClient, TransactionDescription
+from headgate.connect.kafka.broker import BrokerClient, TransactionDescription
 
 WAIT_S = 60.0
 PRODUCER = """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import KafkaError
 
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient
 from services.kafka import Brokers, Kafka
 from services.server import wait_until
 

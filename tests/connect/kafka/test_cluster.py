@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from headgate.connect.kafka.protocol import BrokerClient, TransactionDescription, TransactionOutcome
+from headgate.connect.kafka.broker import BrokerClient, TransactionDescription, TransactionOutcome
 from headgate.core.ids import Generation
 from headgate.errors import ExternalError
 from headgate.sink.api import SinkContext, StaleGenerations, TwoPhaseSink

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from headgate.connect.kafka.wire.codec import (
+from headgate.connect.kafka.broker.codec import (
     BOOLEAN,
     CLASSIC_STRING,
     DATA,

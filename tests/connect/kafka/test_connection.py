@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient
 from headgate.errors import ExternalError, UserError
 from services.server import HOST, free_port
 from services.tls import Certificates

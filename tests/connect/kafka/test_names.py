@@ -4,8 +4,16 @@ from itertools import pairwise
 
 import pytest
 
-from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
-from headgate.connect.kafka.names import EARLIER, FIRST, NOW, Names, Slot, token
+from headgate.connect.kafka.writing.names import (
+    EARLIER,
+    FIRST,
+    NOW,
+    KafkaCommittable,
+    Names,
+    OpenTransaction,
+    Slot,
+    token,
+)
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.errors import BadStorage
 from headgate.sink.form import Whose

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.connect.kafka.faults import Fenced, Indefinite
-from headgate.connect.kafka.names import Names, Slot, token
-from headgate.connect.kafka.producer import PreCommitted, TransactionWriter
-from headgate.connect.kafka.settings import Option
-from headgate.connect.kafka.target import Owned, Target
-from headgate.connect.kafka.writing import PartitionWriter
+from headgate.connect.kafka.producer.client import Fenced, Indefinite
+from headgate.connect.kafka.producer.settings import Option
+from headgate.connect.kafka.producer.transaction import PreCommitted, TransactionWriter
+from headgate.connect.kafka.writing.executor import PartitionWriter
+from headgate.connect.kafka.writing.names import Names, Owned, Slot, Target, token
 from headgate.core.ids import Batch, Generation, Run, SinkId
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.sink.partitions import Place
@@ -263,7 +262,7 @@ def test_writers_that_are_pre_committed_leave_no_threads_behind(kafka: Kafka, na
 _CHILD = """
 import json, sys, time
 import pyarrow as pa
-from headgate.connect.kafka.producer import TransactionWriter
+from headgate.connect.kafka.producer.transaction import TransactionWriter
 servers, name, topic, how = sys.argv[1:]
 writer = TransactionWriter.open(servers, {}, name, 600_000, topic)
 writer.begin()
@@ -272,7 +271,7 @@ if how == "flush":
     writer.flush()
     print("flushed", flush=True)
     time.sleep(600)
-pre-committed = writer.pre_commit()
+pre_committed = writer.pre_commit()
 print(json.dumps([pre_committed.producer_id, pre_committed.epoch, pre_committed.rows]), flush=True)
 if how == "stay":
     time.sleep(600)

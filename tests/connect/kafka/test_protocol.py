@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.connect.kafka.protocol import (
+from headgate.connect.kafka.broker import (
     Broker,
     BrokerClient,
     CommittedOffset,
@@ -24,7 +24,7 @@ from headgate.connect.kafka.protocol import (
     Producer,
     TransactionOutcome,
 )
-from headgate.connect.kafka.wire.requests import TRANSACTION_COORDINATOR
+from headgate.connect.kafka.broker.requests import TRANSACTION_COORDINATOR
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from headgate.connect.kafka.protocol import BrokerClient, Ended, Partition, TransactionOutcome
+from headgate.connect.kafka.broker import BrokerClient, Ended, Partition, TransactionOutcome
 from headgate.errors import ExternalError, UserError
 from services.kafka import Kafka
 from services.server import wait_until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.connect.kafka.wire.scram import Scram, ScramFailure
+from headgate.connect.kafka.broker.connection import Scram, ScramFailure
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

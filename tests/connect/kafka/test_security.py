@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient
+from headgate.connect.kafka.broker.connection import addresses
 from headgate.connect.kafka.security import Sasl, security
-from headgate.connect.kafka.wire.connection import addresses
 from headgate.errors import InvalidOption
 from services.tls import Certificates
 

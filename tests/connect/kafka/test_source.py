@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import headgate as hg
 from headgate import state_backend
 from headgate.connect.kafka import source
-from headgate.connect.kafka.source import CONNECTOR, KafkaSource
+from headgate.connect.kafka.reading.source import CONNECTOR, KafkaSource
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.run.control import ControlClient
 from headgate.store.api import open_store

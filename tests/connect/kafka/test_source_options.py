@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.connect.kafka import sink, source
-from headgate.connect.kafka.options import checked, for_java, for_librdkafka
-from headgate.connect.kafka.positions import Memory, offsets_of
+from headgate.connect.kafka.reading.options import checked, for_java, for_librdkafka
+from headgate.connect.kafka.reading.source import Memory, offsets_of
 from headgate.errors import BadStorage, InvalidOption
 
 SASL = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "pass"}

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.connect.kafka.journal import Note, read_note, write_note
-from headgate.connect.kafka.producer import TransactionWriter
-from headgate.connect.kafka.staged import StagedKafkaSink, encoded
-from headgate.connect.kafka.target import Target
+from headgate.connect.kafka.producer.transaction import TransactionWriter
+from headgate.connect.kafka.writing.names import Target
+from headgate.connect.kafka.writing.staged import Note, StagedKafkaSink, encoded, read_note, write_note
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import SinkContext, TwoPhaseSink, WriteId

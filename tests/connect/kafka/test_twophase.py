@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from headgate.connect.kafka import twophase
-from headgate.connect.kafka.protocol import BrokerClient
-from headgate.connect.kafka.writing import Lost
+from headgate.connect.kafka.broker import BrokerClient
+from headgate.connect.kafka.writing import twophase
+from headgate.connect.kafka.writing.executor import Lost
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError, InvalidOption, UserError
 from headgate.sink.api import SinkContext, StaleGenerations, TwoPhaseSink

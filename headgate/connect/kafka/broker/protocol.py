@@ -4,8 +4,6 @@ One rule: every call may be repeated, in this process or in another, as if it ha
 
 A transaction stays open on the broker when its producer is gone. Whoever knows the transactional id, the producer id
 and the epoch can end it with one request to its coordinator. Nothing here writes or reads records.
-
-This module is all that others see of it; ``wire`` is how it is done.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +12,20 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.connect.kafka.models import (
+from headgate.connect.kafka.broker import requests
+from headgate.connect.kafka.broker.cluster import Cluster, Unfinished
+from headgate.connect.kafka.broker.connection import Deadline, addresses
+from headgate.connect.kafka.broker.problems import (
+    FENCED,
+    INVALID_TXN_STATE,
+    TRANSACTIONAL_ID_NOT_FOUND,
+    UNKNOWN_TOPIC,
+    check,
+    name_of,
+)
+from headgate.connect.kafka.broker.requests import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
     Broker,
     CommittedOffset,
     ListedTransaction,
@@ -24,34 +35,7 @@ from headgate.connect.kafka.models import (
     TransactionDescription,
 )
 from headgate.connect.kafka.security import security
-from headgate.connect.kafka.wire import requests
-from headgate.connect.kafka.wire.cluster import Cluster, Unfinished
-from headgate.connect.kafka.wire.connection import Deadline, addresses
-from headgate.connect.kafka.wire.problems import (
-    FENCED,
-    INVALID_TXN_STATE,
-    TRANSACTIONAL_ID_NOT_FOUND,
-    UNKNOWN_TOPIC,
-    KafkaProblem,
-    check,
-    name_of,
-)
-from headgate.connect.kafka.wire.requests import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from headgate.errors import InvalidOption
-
-__all__ = [
-    "Broker",
-    "BrokerClient",
-    "CommittedOffset",
-    "Ended",
-    "KafkaProblem",
-    "ListedTransaction",
-    "Metadata",
-    "Partition",
-    "Producer",
-    "TransactionDescription",
-    "TransactionOutcome",
-]
 
 TIMEOUT_S = 8.0
 """Below the ten seconds within which a sink says that it cannot be opened."""

@@ -5,7 +5,8 @@ is for people who look, and nothing depends on it. Before a query goes on from a
 the one that it was, and still has everything from there on.
 
 What the source remembers beside the offset: the id and the number of partitions of each topic, and, if it is bounded,
-where each partition ended at the first start. It is kept with the checkpoint.
+where each partition ended at the first start. It is kept with the checkpoint. What is read of both was written by this
+module or by Spark's connector, or is refused.
 """
 
 import json
@@ -19,19 +20,23 @@ from typing import TYPE_CHECKING, Literal
 import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
-from headgate.connect.kafka.models import Partition
-from headgate.connect.kafka.options import Option, checked, for_java, for_librdkafka
-from headgate.connect.kafka.positions import PLACES, Memory, Starting, by_topic, gaps, offsets_of, starting_at
-from headgate.connect.kafka.protocol import BrokerClient
+from headgate.connect.kafka.broker import BrokerClient, Partition
+from headgate.connect.kafka.reading.options import Option, checked, for_java, for_librdkafka
 from headgate.connect.kafka.security import warn_of_login
-from headgate.errors import InvalidOption, UserError
+from headgate.errors import BadStorage, InvalidOption, UserError
 from headgate.source.api import Source
 from headgate.values import count
 
 if TYPE_CHECKING:  # The client is asked for where it is used.
-    from headgate.connect.kafka.topics import Brokers
+    from headgate.connect.kafka.reading.topics import Brokers
 
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+PLACES = {"earliest": -2, "latest": -1}
+"""How Spark writes them among offsets."""
+
+Starting = str | datetime | Mapping[int, int | str] | Mapping[str, Mapping[int, int | str]]
+
 SHOWN_MAX = 3
 ANSWER_MS = 30_000
 """Java's client asks a broker that has died until this time is over, although another one leads by then. No shorter
@@ -121,6 +126,42 @@ def source(
         ignore_lost=not fail_on_data_loss,
         read_new=on_new_partitions == "read",
     )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the source remembers beside the offset."""
+
+    topics: Mapping[str, tuple[str, int]]
+    """The id and the number of partitions of each."""
+    ends: Mapping[str, Mapping[int, int]] | None
+    """Where each partition ends, if the source is bounded."""
+
+    @staticmethod
+    def of(text: str) -> "Memory":
+        """Read what ``text`` wrote."""
+        try:
+            found = json.loads(text)
+            if found["version"] != 1:
+                raise BadStorage(f"kafka: the source's memory has version {found['version']}: use a newer Headgate")
+            ends = found.get("ends")
+            return Memory(
+                {name: (str(each["id"]), int(each["partitions"])) for name, each in found["topics"].items()},
+                None if ends is None else {name: _numbered(each) for name, each in ends.items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadStorage(f"kafka: the source's memory is damaged ({error}): restore another checkpoint") from error
+
+    @property
+    def text(self) -> str:
+        """As it is kept."""
+        found: dict[str, object] = {
+            "version": 1,
+            "topics": {name: {"id": each, "partitions": n} for name, (each, n) in sorted(self.topics.items())},
+        }
+        if self.ends is not None:
+            found["ends"] = {name: {str(p): end for p, end in each.items()} for name, each in sorted(self.ends.items())}
+        return json.dumps(found)
 
 
 @dataclass
@@ -252,7 +293,7 @@ class KafkaSource(Source):
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _brokers(self) -> "Brokers":
-        from headgate.connect.kafka.topics import Brokers  # noqa: PLC0415 - the client is asked for where it is used
+        from headgate.connect.kafka.reading.topics import Brokers  # noqa: PLC0415 - the client is asked for where it is used
 
         return Brokers(self.servers, for_librdkafka(self.options))
 
@@ -314,6 +355,79 @@ class KafkaSource(Source):
             F.lit(": say on_new_partitions='read' to read such partitions from their beginning"),
         )
         return frame.where(F.when(fits, F.lit(True)).otherwise(F.raise_error(message).cast("boolean")))
+
+
+def gaps(
+    offsets: Mapping[str, Mapping[int, int]],
+    begins: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], int],
+) -> list[str]:
+    """What is between where the job stands and what the partitions have."""
+    lost = []
+    for name, each in offsets.items():
+        for p, at in sorted(each.items()):
+            if (name, p) not in begins:
+                lost.append(f"partition {name}-{p} is gone")
+            elif begins[name, p] > at:
+                lost.append(f"the job stands at {at} of {name}-{p}, which now begins at {begins[name, p]}")
+            elif ends[name, p] < at:
+                lost.append(f"the job stands at {at} of {name}-{p}, which now ends at {ends[name, p]}")
+    return lost
+
+
+def offsets_of(text: str) -> dict[str, dict[int, int]]:
+    """An entry of Spark's offset log, as its connector for Kafka writes it."""
+    try:
+        return {str(name): _numbered(each) for name, each in json.loads(text).items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise BadStorage(
+            f"{text[:80]!r} is not an offset in topics of Kafka: give a changed source a new uid"
+        ) from error
+
+
+def _numbered(each: Mapping[str, int]) -> dict[int, int]:
+    return {int(p): int(at) for p, at in each.items()}
+
+
+def by_topic(positions: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
+    """The same, topic by topic."""
+    found: dict[str, dict[int, int]] = {}
+    for (name, p), at in sorted(positions.items()):
+        found.setdefault(name, {})[p] = at
+    return found
+
+
+def starting_at(given: Starting, names: tuple[str, ...]) -> str | datetime | dict[str, dict[int, int]]:
+    """Where to begin, as the user writes it, if it can hold."""
+    example = "write starting_offsets='earliest', 'latest', a datetime with a time zone, or {0: 17}"
+    match given:
+        case "earliest" | "latest":
+            return str(given)
+        case datetime() if given.tzinfo is not None:
+            return given
+        case Mapping() if given:
+            nested = all(isinstance(each, Mapping) for each in given.values())
+            if not nested and len(names) != 1:
+                raise InvalidOption(
+                    f"kafka: starting_offsets={given!r}: name the topics, starting_offsets={{'orders': {{0: 17}}}}"
+                )
+            named = given if nested else {names[0]: given}
+            if unknown := [name for name in named if names and name not in names]:
+                raise InvalidOption(f"kafka: starting_offsets names topic {unknown[0]}, which is not read")
+            try:
+                return {str(name): {int(p): _place(at) for p, at in each.items()} for name, each in named.items()}  # type: ignore[union-attr]
+            except (ValueError, TypeError) as error:
+                raise InvalidOption(f"kafka: starting_offsets={given!r}: {example}") from error
+        case _:
+            raise InvalidOption(f"kafka: starting_offsets={given!r}: {example}")
+
+
+def _place(at: object) -> int:
+    if isinstance(at, str):
+        return PLACES[at] if at in PLACES else int(at)
+    if isinstance(at, bool) or not isinstance(at, int) or at < 0:
+        raise ValueError(at)
+    return at
 
 
 def _before(ends: Mapping[str, Mapping[int, int]]) -> Column:

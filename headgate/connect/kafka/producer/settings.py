@@ -6,7 +6,7 @@ One rule: what the guarantee rests on is set here, and cannot be set by users. E
 import ctypes
 from collections.abc import Mapping
 
-from headgate.connect.kafka import native
+from headgate.connect.kafka.producer import native
 from headgate.errors import InvalidOption
 
 Option = str | int | float | bool

@@ -15,13 +15,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from headgate.checksums import damage, measure
-from headgate.connect.kafka.committable import OpenTransaction
-from headgate.connect.kafka.faults import Fenced
-from headgate.connect.kafka.names import Slot
-from headgate.connect.kafka.producer import TransactionWriter
-from headgate.connect.kafka.protocol import BrokerClient, Partition
-from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
-from headgate.connect.kafka.target import Owned, client_options
+from headgate.connect.kafka.broker import BrokerClient, Partition
+from headgate.connect.kafka.producer.client import Fenced
+from headgate.connect.kafka.producer.transaction import TransactionWriter
+from headgate.connect.kafka.writing.checks import RETENTION, may_be_forgotten
+from headgate.connect.kafka.writing.names import OpenTransaction, Owned, Slot, client_options
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
 from headgate.sink.partitions import Place, first_rows

@@ -6,25 +6,28 @@ up, which ends whatever another publisher of the partition has open: so of any n
 
 Rows wait in files until their checkpoint is complete, however long brokers are away. They show after the publication,
 later than with two phases, and each row is written twice.
+
+Kafka forgets the offsets of a group without members after ``offsets.retention.minutes``, a week by default. So a note
+is written next to the staged rows before the first row of a publication goes out, and again when all are out: a repeat
+knows whether anything may be out already, even when Kafka has forgotten the markers.
 """
 
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from headgate.connect.kafka import rows
-from headgate.connect.kafka.faults import Fenced
-from headgate.connect.kafka.journal import Note, read_note, write_note
-from headgate.connect.kafka.names import Names
-from headgate.connect.kafka.preflight import check_standing
-from headgate.connect.kafka.producer import WAIT_MS, TransactionWriter
-from headgate.connect.kafka.protocol import BrokerClient, Partition
-from headgate.connect.kafka.retention import RETENTION, may_be_forgotten
-from headgate.connect.kafka.target import Target, client_options
-from headgate.connect.kafka.validate import refused, validated
-from headgate.core.ids import SinkId
+from headgate import durable
+from headgate.checksums import checked_fields, checked_text
+from headgate.connect.kafka.broker import BrokerClient, Partition
+from headgate.connect.kafka.producer.client import Fenced
+from headgate.connect.kafka.producer.messages import check_frame
+from headgate.connect.kafka.producer.transaction import WAIT_MS, TransactionWriter
+from headgate.connect.kafka.writing.checks import RETENTION, check_standing, may_be_forgotten, refused, validated
+from headgate.connect.kafka.writing.names import Names, Target, client_options
+from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.errors import BadStorage, UserError
 from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext, WriteId
@@ -36,8 +39,53 @@ FENCED = RetryPolicy(first_s=0.5, longest_s=0.5, tries=4)
 """How often a publisher that was fenced looks whether the other one has done the work."""
 CHECKPOINT_BITS = 40
 GENERATION_BITS = 63 - CHECKPOINT_BITS
+NOTE_FILE = "publication.json"
+NOTE_VERSION = 1
 
 logger = logging.getLogger("headgate")
+
+
+@dataclass(frozen=True)
+class Note:
+    """The newest publication that has begun."""
+
+    incarnation: str
+    """Of the job. Notes of an earlier incarnation say nothing about this one."""
+    mark: Mark
+    begun_ms: int
+    """When, by the clock of who began it."""
+    done: bool
+
+
+def read_note(directory: Path, incarnation: str) -> Note | None:
+    """What was noted last in this incarnation of the job, if anything was."""
+    path = directory / NOTE_FILE
+    try:
+        fields = checked_fields(path.read_bytes(), path)
+        version = fields["version"]
+        if version == NOTE_VERSION:
+            mark = Generation(int(fields["generation"])), CheckpointId(int(fields["checkpoint"]))
+            note = Note(str(fields["incarnation"]), mark, int(fields["begun_ms"]), bool(fields["done"]))
+            return note if note.incarnation == incarnation else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadStorage(f"{path} cannot be read ({error}): restore it from a copy") from error
+    raise BadStorage(f"{path} has format {version!r}, known is {NOTE_VERSION}: use the Headgate that wrote it")
+
+
+def write_note(directory: Path, note: Note) -> None:
+    """Put a note in the place of the last one, and on the disk."""
+    generation, checkpoint = note.mark
+    fields = {
+        "version": NOTE_VERSION,
+        "incarnation": note.incarnation,
+        "generation": generation,
+        "checkpoint": checkpoint,
+        "begun_ms": note.begun_ms,
+        "done": note.done,
+    }
+    durable.replace(directory / NOTE_FILE, checked_text(fields).encode())
 
 
 class StagedKafkaSink(WriteAheadSink):
@@ -58,7 +106,7 @@ class StagedKafkaSink(WriteAheadSink):
 
     def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
         """Stage the rows, if Kafka can take them. Whatever is staged must be published: no row may wait in vain."""
-        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
+        check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
         with refused(f"sink {write_id.sink}: {self.describe()}"):
             super().invoke(write_id, dataframe)
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from headgate.connect.kafka.settings import Option, check_options
-from headgate.connect.kafka.staged import StagedKafkaSink
-from headgate.connect.kafka.target import Target
-from headgate.connect.kafka.twophase import TwoPhaseKafkaSink
+from headgate.connect.kafka.producer.settings import Option, check_options
+from headgate.connect.kafka.writing.names import Target
+from headgate.connect.kafka.writing.staged import StagedKafkaSink
+from headgate.connect.kafka.writing.twophase import TwoPhaseKafkaSink
 from headgate.errors import InvalidOption
 from headgate.sink.api import TwoPhaseSink
 from headgate.values import Duration, count, duration_ms

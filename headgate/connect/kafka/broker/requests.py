@@ -1,7 +1,7 @@
-"""What is asked of brokers, and how their answers are read.
+"""What is asked of brokers, how their answers are read, and what they tell of transactions, topics and groups.
 
 One rule: each request has one version, which every broker from Kafka 3.0 on understands, and is laid out as in Kafka's
-own file for it.
+own file for it; what is told is a plain value that compares and pickles, and holds no connection.
 
 EndTxn stays below version 5 for good: from there on the end of a transaction gives its producer a new epoch, and a
 repeat could not be told from the end of another transaction.
@@ -9,17 +9,9 @@ repeat could not be told from the end of another transaction.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from headgate.connect.kafka.models import (
-    Broker,
-    CommittedOffset,
-    ListedTransaction,
-    Partition,
-    Producer,
-    TransactionDescription,
-)
-from headgate.connect.kafka.wire.codec import (
+from headgate.connect.kafka.broker.codec import (
     BOOLEAN,
     CLASSIC_STRING,
     DATA,
@@ -35,6 +27,73 @@ from headgate.connect.kafka.wire.codec import (
     fields,
     structure,
 )
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has stored for a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where a broker listens."""
+
+    node: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The identity under which a producer writes."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class TransactionDescription:
+    """What the coordinator knows of a transactional id."""
+
+    transactional_id: str
+    state: str
+    """``Empty``, ``Ongoing``, ``PrepareCommit``, ``CompleteCommit``, ``PrepareAbort``, ``CompleteAbort`` and others."""
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    """When the transaction began; none if it has not."""
+    partitions: tuple[Partition, ...]
+    """What it wrote to; none once it is over."""
+
+
+@dataclass(frozen=True)
+class ListedTransaction:
+    """A transactional id in a list."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The brokers, and what was asked about topics."""
+
+    brokers: tuple[Broker, ...]
+    topics: Mapping[str, tuple[int, ...]]
+    """For each topic the node that leads each partition, by number; -1 where there is none now."""
+    missing: tuple[str, ...]
+
 
 T = TypeVar("T")
 

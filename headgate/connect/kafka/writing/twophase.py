@@ -6,11 +6,16 @@ So rows show within milliseconds of the checkpoint, and were sent once.
 A broker aborts a transaction that is open for longer than its timeout. With the write-ahead log, rows are also kept in
 files until they are committed: what the broker has given up by then is written anew. Without it, that is noticed and
 refused.
+
+Transactional ids come from a pool of slots. A slot has one attempt at a time, from its beginning until what it wrote is
+committed or thrown away.
 """
 
 import json
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +24,20 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame
 
 from headgate.access import make_directory
-from headgate.connect.kafka import rows
-from headgate.connect.kafka.committable import KafkaCommittable, OpenTransaction
-from headgate.connect.kafka.names import Names, Scheme, token
-from headgate.connect.kafka.preflight import check_standing, check_timeout
-from headgate.connect.kafka.protocol import BrokerClient, Producer
-from headgate.connect.kafka.slots import Slots
-from headgate.connect.kafka.target import Owned, Target, client_options
-from headgate.connect.kafka.writing import Lost, PartitionWriter, is_committed, whose, write_anew
+from headgate.connect.kafka.broker import BrokerClient, Producer
+from headgate.connect.kafka.producer.messages import check_frame
+from headgate.connect.kafka.writing.checks import check_standing, check_timeout
+from headgate.connect.kafka.writing.executor import Lost, PartitionWriter, is_committed, whose, write_anew
+from headgate.connect.kafka.writing.names import (
+    KafkaCommittable,
+    Names,
+    OpenTransaction,
+    Owned,
+    Scheme,
+    Target,
+    client_options,
+    token,
+)
 from headgate.core.ids import Generation
 from headgate.durable import force
 from headgate.errors import BadStorage, ExternalError, InvalidOption
@@ -116,7 +127,7 @@ class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
     def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[OpenTransaction]:
         """Have executors write the rows into transactions that stay open."""
         work = self._opened
-        rows.check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
+        check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
         if self._parallelism is not None:
             dataframe = dataframe.repartition(self._parallelism)
         part = None if work.staging is None else work.staging.part(write_id)
@@ -266,6 +277,61 @@ class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
                 continue
             producer = client.init_producer(name, self._target.timeout_ms)
             client.see_through(name, producer.producer_id, producer.epoch)
+
+
+class Slots:
+    """A bounded pool. Any thread may take and give back."""
+
+    def __init__(self, bound: int, wait_s: float) -> None:
+        """``bound`` slots at most; who finds none waits this long for one."""
+        self._bound = bound
+        self._wait_s = wait_s
+        self._free: deque[int] = deque()
+        self._made = 0
+        self._taken: dict[WriteId, int] = {}
+        self._changed = threading.Condition()
+
+    def take(self, write_id: WriteId) -> int:
+        """The attempt's slot: the one it has, else the one that was free longest."""
+        deadline = time.monotonic() + self._wait_s
+        with self._changed:
+            while write_id not in self._taken:
+                if self._free:
+                    self._taken[write_id] = self._free.popleft()
+                elif self._made < self._bound:
+                    self._taken[write_id] = self._made
+                    self._made += 1
+                elif not self._changed.wait(deadline - time.monotonic()) and not self._free:
+                    raise ExternalError(
+                        f"sink {write_id.sink}: {self._bound} batches are written and not committed yet, and no room "
+                        f"was left for another within {self._wait_s:g} s: take checkpoints more often, or raise "
+                        "max_open"
+                    )
+            return self._taken[write_id]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether somebody who has no slot would get one at once."""
+        with self._changed:
+            return bool(self._free) or self._made < self._bound
+
+    def of(self, write_id: WriteId) -> int | None:
+        """The slot that an attempt has."""
+        with self._changed:
+            return self._taken.get(write_id)
+
+    def write_ids(self) -> list[WriteId]:
+        """Who has a slot."""
+        with self._changed:
+            return list(self._taken)
+
+    def give_back(self, write_id: WriteId) -> None:
+        """The attempt is over. If it had no slot, nothing happens."""
+        with self._changed:
+            slot = self._taken.pop(write_id, None)
+            if slot is not None:
+                self._free.append(slot)
+                self._changed.notify_all()
 
 
 @dataclass(frozen=True)

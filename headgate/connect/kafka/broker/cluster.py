@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from headgate.connect.kafka.models import Broker
+from headgate.connect.kafka.broker import requests
+from headgate.connect.kafka.broker.connection import Connection, Deadline, TimedOut, Unreachable
+from headgate.connect.kafka.broker.problems import MOVED, RETRIABLE, KafkaProblem, check
+from headgate.connect.kafka.broker.requests import Broker, Call
 from headgate.connect.kafka.security import Security
-from headgate.connect.kafka.wire import requests
-from headgate.connect.kafka.wire.connection import Connection, Deadline, TimedOut, Unreachable
-from headgate.connect.kafka.wire.problems import MOVED, RETRIABLE, KafkaProblem, check
-from headgate.connect.kafka.wire.requests import Call
 from headgate.errors import ExternalError
 from headgate.retry import Retry, RetryPolicy
 

@@ -14,9 +14,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headgate.connect.kafka.native import library
-from headgate.connect.kafka.rows import check, check_frame, milliseconds, partitions
-from headgate.connect.kafka.settings import OWNED, check_options
+from headgate.connect.kafka.producer.messages import check, check_frame, milliseconds, partitions
+from headgate.connect.kafka.producer.native import library
+from headgate.connect.kafka.producer.settings import OWNED, check_options
 from headgate.errors import InvalidOption, UserError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -26,12 +26,10 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.connect.kafka import native
-from headgate.connect.kafka.client import STEP_MS, LibrdkafkaClient, LibrdkafkaTopic
-from headgate.connect.kafka.faults import Indefinite
-from headgate.connect.kafka.messages import Singly, Together, build
-from headgate.connect.kafka.rows import TOPIC, check
-from headgate.connect.kafka.settings import Option, settings
+from headgate.connect.kafka.producer import native
+from headgate.connect.kafka.producer.client import STEP_MS, Indefinite, LibrdkafkaClient, LibrdkafkaTopic
+from headgate.connect.kafka.producer.messages import TOPIC, Singly, Together, build, check
+from headgate.connect.kafka.producer.settings import Option, settings
 from headgate.errors import UserError
 
 PIECE = 50_000
