@@ -102,7 +102,7 @@ def test_the_defaults_fit_each_other(interval_ms: int | None, caplog: pytest.Log
     assert caplog.text == ""
 
 
-def test_a_long_interval_is_refused_without_the_net_and_warned_of_with_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_interval_is_refused_without_write_ahead_and_warned_of_with_it(caplog: pytest.LogCaptureFixture) -> None:
     said = (
         r"^sink out: transaction_timeout is 900 s, and a transaction may be open for 1440 s \(checkpoint interval "
         r"600 s, checkpoint timeout 600 s, allowed_downtime 240 s\): make it 1440 s or more"

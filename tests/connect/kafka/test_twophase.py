@@ -84,7 +84,7 @@ def expire(kafka: Kafka, transactional_ids: Sequence[str]) -> None:
     wait_until(given_up, 60, "the broker to give up transactions")
 
 
-def test_what_the_broker_has_given_up_is_written_anew_from_the_net_once(
+def test_what_the_broker_has_given_up_is_written_anew_from_the_write_ahead_log_once(
     kafka: Kafka, topic: str, spark: SparkSession, opened: Open
 ) -> None:
     sink = opened(numbers(kafka, topic, timeout_s=SHORT_S, downtime_s=0))
@@ -129,7 +129,7 @@ def test_without_a_net_a_pre_commit_of_what_the_broker_has_given_up_fails(
     compare(visible(kafka, topic), [])
 
 
-def test_a_file_of_the_net_that_is_gone_when_it_is_needed_is_missed(
+def test_a_file_of_the_write_ahead_log_that_is_gone_when_it_is_needed_is_missed(
     kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path, opened: Open
 ) -> None:
     sink = opened(numbers(kafka, topic, timeout_s=SHORT_S, downtime_s=0))
