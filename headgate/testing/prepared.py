@@ -60,7 +60,8 @@ class PreparedContract(TwoPhaseContract):
             left = set(sink.prepared(session).values())
         assert left == {write_id(1)}, f"still prepared: {left}"
         sink.abort(StaleGenerations(Generation(2)))
-        assert self._listed(sink) == []
+        still = self._listed(sink)
+        assert still == [], f"still prepared: {still}"
         compare(self.visible(tmp_path), rows_of(write_id(0)))
 
     def test_what_another_incarnation_prepared_is_left_alone(self, spark: SparkSession, tmp_path: Path) -> None:
@@ -69,7 +70,8 @@ class PreparedContract(TwoPhaseContract):
         self.__dict__["opened"].append(other)
         write(other, spark, write_id(0))
         committable = pre_commit(other, 1, write_id(0))
-        assert self._listed(sink) == []
+        taken = self._listed(sink)
+        assert taken == [], f"what another incarnation prepared is taken for the sink's own: {taken}"
         write(sink, spark, write_id(0))
         sink.abort(StaleGenerations(Generation(2)))
         other.commit(committable)

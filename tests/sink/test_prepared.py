@@ -93,7 +93,7 @@ Test = Callable[[PreparedContract, SparkSession, Path], None]
         (
             TakesWhatIsAnothers,
             PreparedContract.test_what_another_incarnation_prepared_is_left_alone,
-            "assert",
+            "what another incarnation prepared is taken for the sink's own",
         ),
         (
             NamesByPartition,
