@@ -161,12 +161,14 @@ def fenced(context: StepContext, epoch_record: EpochRecord) -> None:
 def _known(state: JobState, fact: CheckpointLogRead, records: tuple[Record, ...]) -> JobState:
     """The state with what a read of the checkpoint log tells.
 
-    Whoever waits for a savepoint hears when it is copied again.
+    Whoever waits for a savepoint hears when it is copied again. What we heard to be copied stays so: the read may be
+    older than that.
     """
     completed = tuple(record for record in records if isinstance(record, CompletedCheckpoint))
     in_doubt = (record.id for record in state.leadership.in_doubt if record.request is not None)
     waited_for = (*state.retained.copying, *in_doubt)
-    copied = [checkpoint for checkpoint in fact.copied if checkpoint not in waited_for]
+    copied = {checkpoint for checkpoint in fact.copied if checkpoint not in waited_for}
+    copied.update(c.id for c in state.retained.completed if c.id not in state.retained.copying)
     retained = evolve(
         state.retained,
         completed=completed,

@@ -315,7 +315,7 @@ def delete_savepoint(process: "Process", order: e.DeleteSavepoint) -> None:
 
 def _delete_savepoint(process: "Process", order: e.DeleteSavepoint) -> None:
     world = process.world
-    if not process.alive or world.checker.superseded(process.state.leadership.generation):
+    if not process.alive or world.store.newest().leader != order.leader:
         return
     world.checker.deletes_savepoint(world.store.records, order.checkpoint)
     world.store.records.pop(order.checkpoint, None)

@@ -319,6 +319,20 @@ def test_a_hold_that_was_confirmed_survives_a_read_that_is_older() -> None:
     assert core.state.retained.held == (1,)
 
 
+def test_a_savepoint_that_was_copied_is_not_copied_again_after_a_read_that_is_older() -> None:
+    core = running(GRAPH)
+    core.savepoint()
+    core.complete(1)
+    core.tell(core.failed("a", FailureClass.INTERNAL), e.Ticked(1000))
+    assert told(core.tell(e.SavepointCopied(ME, ONE))) == [("done", "r1")]
+    core.copied = ()
+    core.read()
+    given = core.create() + core.tell(e.SavepointCopied(ME, ONE))
+    assert core.state.retained.copying == ()
+    assert only(o.CopySavepoint, given) == []
+    assert told(given) == []
+
+
 def test_a_savepoint_that_is_copied_while_the_job_begins_again_is_answered_once() -> None:
     core = running(GRAPH)
     core.savepoint()
