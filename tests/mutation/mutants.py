@@ -388,4 +388,10 @@ MUTANTS = (
         "leftovers = evolve(leftovers, look_again_ms=wait_ms, look_again_at_ms=state.now_ms + wait_ms)",
         "leftovers = evolve(leftovers, look_again_ms=wait_ms)",
     ),
+    Mutant(
+        "a read that is older makes a copied savepoint be copied again",
+        "leadership.py",
+        "    copied.update(c.id for c in state.retained.completed if c.id not in state.retained.copying)\n",
+        "",
+    ),
 )
