@@ -8,7 +8,7 @@ from typing import TypeVar
 Time = TypeVar("Time", int, float)
 
 DOUBLINGS_MAX = 30
-"""After so many the longest has long been reached, and numbers stay small."""
+"""After this many doublings the longest pause has long been reached; more would only make large numbers."""
 
 
 def delay(first: Time, longest: Time, failures: int) -> Time:

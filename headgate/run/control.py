@@ -51,7 +51,7 @@ LINE_S = 5.0
 CLOSE_S = 2.0
 """A process that ends lets its last answers go out for this long."""
 REQUEST_S = 600.0
-"""Unless he says otherwise, a user waits this long for a checkpoint, a savepoint or the end of a job."""
+"""A user who says nothing else waits this long for a checkpoint, a savepoint or the end of a job."""
 STRANGER = {"error": "this is not the job that you are looking for"}
 ENDING = ("stop", "cancel")
 """Requests that are answered when the job is over, so that whoever asked may start it again."""

@@ -338,7 +338,7 @@ class Checker:
         self.waiting[request] = who
 
     def answered(self, request: str) -> None:
-        """A user was answered: once, and only if he had asked."""
+        """A user was answered: once, and only if there was a request."""
         if self.waiting.pop(request, None) is None:
             self.scene.violation(f"request {request} is answered twice")
 

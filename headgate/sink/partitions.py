@@ -67,7 +67,7 @@ def on_executors(items: Sequence[Item], work: Callable[[Item], str]) -> list[str
 def side_by_side(
     work: Callable[[int, Sequence[Item]], Collection[Result]], items: Sequence[Item], parallelism: int
 ) -> list[Result]:
-    """Divide items among so many threads of this process, and have each work through its share; all results."""
+    """Divide items among ``parallelism`` threads of this process, and have each work through its share; all results."""
     with ThreadPoolExecutor(parallelism, "headgate-sink") as threads:
         found = threads.map(lambda number: work(number, items[number::parallelism]), range(parallelism))
         return [result for results in found for result in results]

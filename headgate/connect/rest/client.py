@@ -66,7 +66,7 @@ def shortened(text: str) -> str:
 
 
 class Asking(Retry):
-    """What is asked until it is done, by one request after the other, for so many seconds."""
+    """What is asked until it is done, by one request after the other, for at most ``seconds``."""
 
     def __init__(self, seconds: float, what: str) -> None:
         """``what`` begins the error: who cannot do what."""

@@ -100,8 +100,10 @@ def test_tagged_fields_of_a_later_version_are_kept_apart(tagged: dict[int, bytes
 def test_any_bytes_at_all_are_read_or_are_malformed(data: bytes) -> None:
     for layout in (VARINT, STRING, NULLABLE_STRING, DATA, CLASSIC_STRING, TAGS, BOOLEAN):
         for each in (layout, array(layout), classic_array(layout), structure(layout)):
+            reader = Reader(data)
             with contextlib.suppress(Malformed):
-                each.read(Reader(data))
+                each.read(reader)
+            assert 0 <= reader.left <= len(data), "nothing before the beginning or beyond the end was taken"
 
 
 @pytest.mark.parametrize(
