@@ -18,6 +18,8 @@ from services.processes import Process, kill_family
 from services.server import ServiceError, wait_until
 from services.supervisor import Supervisor
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for a minute: a simple compiler and collector halve what its start costs."""
 END_S = 60.0
 """How long a killed process may take to be gone."""
 
@@ -31,8 +33,7 @@ class JobProcess:
         scratch.mkdir(parents=True, exist_ok=True)
         environment = {
             **os.environ,
-            # A JVM that lives for a minute: a simple compiler and collector halve what its start costs.
-            "SPARK_SUBMIT_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
+            "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', QUICK)} -Djava.io.tmpdir={scratch}",
             # What a killed process leaves behind is thrown away with the rest.
             "SPARK_LOCAL_DIRS": str(scratch),
             "TMPDIR": str(scratch),

@@ -12,8 +12,9 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
 import headgate as hg
+from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.task.session import build_session
-from tests.jvm import DRIVER, EXECUTOR, QUICK, QUIET
+from tests.jvm import DRIVER, EXECUTOR, KAFKA, QUICK, QUIET
 
 EXIT_S = 300.0
 JARS = Path(pyspark.__file__).parent / "jars"
@@ -21,6 +22,10 @@ JARS = Path(pyspark.__file__).parent / "jars"
 
 def _as_drivers_have_it() -> SparkSession:
     return build_session("classes", master="local[2]", state=hg.state_backend.rocksdb())
+
+
+def _as_drivers_that_read_kafka_have_it() -> SparkSession:
+    return build_session("classes", master="local[2]", state=hg.state_backend.rocksdb(), packages=[CONNECTOR])
 
 
 def _as_executors_have_it() -> SparkSession:
@@ -32,7 +37,11 @@ def _as_executors_have_it() -> SparkSession:
     return builder.getOrCreate()
 
 
-SESSIONS: dict[Path, Callable[[], SparkSession]] = {DRIVER: _as_drivers_have_it, EXECUTOR: _as_executors_have_it}
+SESSIONS: dict[Path, Callable[[], SparkSession]] = {
+    DRIVER: _as_drivers_have_it,
+    KAFKA: _as_drivers_that_read_kafka_have_it,
+    EXECUTOR: _as_executors_have_it,
+}
 
 
 def main() -> int:

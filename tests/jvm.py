@@ -1,13 +1,14 @@
 """What the JVMs of tests are started with. None lives long: a simple compiler and collector halve what a start costs.
 
 Most of the rest is the loading of the same ten thousand classes. ``tests.classes`` keeps them in archives that a JVM
-maps: one for drivers, and one for executors, which have another class path. One rule: an archive only saves time. A JVM
-that has another class path, or other jars, does without it.
+maps: one for drivers, one for drivers of jobs that read Kafka, and one for executors, as their class paths differ. One
+rule: an archive only saves time. A JVM that has another class path, or other jars, does without it.
 """
 
 from pathlib import Path
 
 DRIVER = Path(__file__).parent.parent / "build" / "driver.jsa"
+KAFKA = DRIVER.with_name("kafka.jsa")
 EXECUTOR = DRIVER.with_name("executor.jsa")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"

@@ -3,8 +3,6 @@
 Each worker of pytest has its own. Tests share a server: they choose names of their own for topics, tables and indexes.
 """
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,7 @@ from pyspark.sql import SparkSession
 from services.kafka import Kafka
 from services.mariadb import MariaDB
 from services.postgres import Postgres
+from tests import sessions
 
 if TYPE_CHECKING:
     from services.hbase import HBase
@@ -23,19 +22,7 @@ if TYPE_CHECKING:
 # Not for the whole run: other folders stop the session of the process when a module ends.
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.Builder()
-        .master("local[2]")
-        .appName("connect-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    yield from sessions.made()
 
 
 @pytest.fixture(scope="session")

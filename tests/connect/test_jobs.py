@@ -16,14 +16,13 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from pyspark.sql import SparkSession
 
-from headgate import state_backend
 from headgate.connect.kafka.broker import BrokerClient
 from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
-from headgate.task import session
 from services.kafka import Kafka
 from services.postgres import Postgres
 from services.server import HOST, find_program, free_port, wait_until
+from tests import jvm, sessions
 from tests.connect.job import build
 from tests.connect.kafka.opening import unique
 from tests.connect.kafka.reading import read
@@ -41,16 +40,7 @@ VALUE = ["CAST(n AS STRING) AS value"]
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session with the connector. A JVM that an earlier module left is given it."""
-    made = session.build_session(
-        "tests",
-        master="local[2]",
-        conf={"spark.sql.shuffle.partitions": "2"},
-        state=state_backend.rocksdb(),
-        packages=[CONNECTOR],
-    )
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+    yield from sessions.made(None, CONNECTOR)
 
 
 @pytest.fixture
@@ -78,7 +68,8 @@ def run() -> Iterator[Run]:
     started: list[JobProcess] = []
 
     def start(settings: Settings) -> JobProcess:
-        started.append(JobProcess(settings, file=JOB, variable=VARIABLE))
+        archive = jvm.KAFKA if "topic" in settings["source"] else jvm.DRIVER
+        started.append(JobProcess(settings, file=JOB, variable=VARIABLE, archive=archive))
         return started[-1]
 
     yield start

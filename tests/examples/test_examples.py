@@ -1,5 +1,6 @@
 """The examples, as a user runs them, with few rows."""
 
+import os
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from headgate.core.settings import Mode
 from headgate.job.settings import to_core
 from headgate.run.start import load_job
 from services.server import wait_until
+from tests import jvm
 from tests.services.processes import processes_that_know
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +30,13 @@ def command(example: str, *options: str) -> list[str]:
 
 def run(example: str, *options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command(example, *options), cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=False
+        command(example, *options),
+        cwd=ROOT,
+        env={**os.environ, "SPARK_SUBMIT_OPTS": jvm.options(jvm.KAFKA)},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
     )
 
 

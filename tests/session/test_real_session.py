@@ -17,11 +17,10 @@ from headgate.needs import NEEDED
 from headgate.task.session import JAR
 from services.processes import family
 from services.server import wait_until
+from tests import jvm
 
 pytestmark = pytest.mark.heavy
 ROOT = Path(__file__).parents[2]
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that starts fast and then runs slowly."""
 COMMANDS = ("chmod", "chown", "ls", "readlink", "stat")
 """What Hadoop's own local file system runs."""
 ADOPT = """
@@ -112,7 +111,7 @@ def in_spark(work: Path) -> str:
         "PATH": f"{commands}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "SPARK_HOME": str(home),
-        "QUICK": QUICK,
+        "QUICK": jvm.QUICK,
     }
     script = Path(__file__).with_name("in_spark.py")
     done = subprocess.run(
@@ -205,7 +204,7 @@ def test_a_session_that_runs_is_not_bent(report: Any, what: str, said: str) -> N
 
 
 def test_what_spark_remembers_of_snapshots_is_bounded(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": QUICK}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": jvm.options()}
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(tmp_path)],
         env=environment,
@@ -218,7 +217,12 @@ def test_what_spark_remembers_of_snapshots_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_session_of_the_users_own_is_taken_and_its_jvm_dies_with_the_process() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": QUICK, "PYSPARK_PYTHON": "python3"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_SUBMIT_OPTS": jvm.options(jvm.EXECUTOR),
+        "PYSPARK_PYTHON": "python3",
+    }
     process = subprocess.Popen(
         [sys.executable, "-c", ADOPT],
         env=environment,
@@ -234,5 +238,5 @@ def test_a_session_of_the_users_own_is_taken_and_its_jvm_dies_with_the_process()
     assert lines[:2] == [f"True {2**31 - 1}", "true"]
     assert lines[2] == """["the Spark session uses Hadoop's own local file system, which"] True"""
     assert lines[3] == "1", "as many state partitions as cores"
-    jvm = int(lines[4])
-    wait_until(lambda: family(jvm) == [], 60, "the end of the JVM, which outlives its process")
+    pid = int(lines[4])
+    wait_until(lambda: family(pid) == [], 60, "the end of the JVM, which outlives its process")

@@ -22,14 +22,23 @@ class JobProcess:
     """One run of a job. Its file finds what it is to be in an environment variable."""
 
     def __init__(
-        self, shape: dict[str, Any], *arguments: str, file: Path = SHAPES, variable: str = "HEADGATE_SHAPE"
+        self,
+        shape: dict[str, Any],
+        *arguments: str,
+        file: Path = SHAPES,
+        variable: str = "HEADGATE_SHAPE",
+        archive: Path = jvm.DRIVER,
     ) -> None:
         directory = Path(shape["directory"])
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / "log.txt"
         root = SHAPES.parent.parent.parent
-        quick = {"SPARK_SUBMIT_OPTS": jvm.options()}
-        environment = {**quick, **os.environ, variable: json.dumps(shape), "PYTHONPATH": str(root)}
+        environment = {
+            **os.environ,
+            "SPARK_SUBMIT_OPTS": jvm.options(archive),
+            variable: json.dumps(shape),
+            "PYTHONPATH": str(root),
+        }
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headgate", "run", str(file), "--json", "--verbose", *arguments],

@@ -1,7 +1,6 @@
 """A Spark session that has the drivers of the databases."""
 
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -9,12 +8,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from services.jars import jars
+from tests import sessions
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     drivers = sorted(str(jar) for jar in jars("jdbc").glob("*.jar"))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     # For Spark's process that is started now, and for those of other processes that the tests start.
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(drivers)} pyspark-shell"
     jvm = SparkContext._jvm
@@ -22,17 +21,5 @@ def spark() -> Iterator[SparkSession]:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         for driver in drivers:
             loader.addURL(jvm.java.io.File(driver).toURI().toURL())
-    session = (
-        SparkSession.Builder()
-        .master("local[2]")
-        .appName("jdbc-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.jars", ",".join(drivers))
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    yield from sessions.made({"spark.jars": ",".join(drivers)})
     del os.environ["PYSPARK_SUBMIT_ARGS"]

@@ -21,6 +21,7 @@ from headgate.testing import compare, context_in, pre_commit, rows_of, write, wr
 from services.kafka import Kafka
 from services.kafka_cluster import KafkaCluster
 from services.server import wait_until
+from tests import jvm
 from tests.connect.kafka import test_staged, test_twophase
 from tests.connect.kafka.numbers import numbers, topic_of, visible
 from tests.connect.kafka.opening import unique
@@ -247,7 +248,7 @@ def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_o
         assert producer.flush(SECONDS) == 0
 
     def start() -> JobProcess:
-        return JobProcess(settings, file=JOB, variable="HEADGATE_FAULTS")
+        return JobProcess(settings, file=JOB, variable="HEADGATE_FAULTS", archive=jvm.KAFKA)
 
     job = start()
 

@@ -25,6 +25,7 @@ from headgate.store.jobstore import JobStore
 from headgate.task import session
 from services.kafka import Kafka
 from services.server import free_port, wait_until
+from tests import sessions
 from tests.connect.kafka.opening import unique
 
 PATIENT_S = 60.0
@@ -34,16 +35,7 @@ Line = dict[str, Any]
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session with the connector. A JVM that an earlier module left is given it."""
-    made = session.build_session(
-        "tests",
-        master="local[2]",
-        conf={"spark.sql.shuffle.partitions": "2"},
-        state=state_backend.rocksdb(),
-        packages=[CONNECTOR],
-    )
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+    yield from sessions.made(None, CONNECTOR)
 
 
 @pytest.fixture(scope="module")
