@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from headgate.cli import app
 from headgate.sim import crash
 from tests.mutation.mutants import MUTANTS
-from tests.mutation.test_mutants import SEEDS, plant, run
+from tests.mutation.planting import SEEDS, headgate_with
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
@@ -60,15 +60,15 @@ def test_a_wrong_option_gets_one_clear_line_and_exit_code_2(arguments: tuple[str
 
 def test_a_failing_world_is_shown_shrunk_saved_and_can_be_played_again(tmp_path: Path) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name.startswith("a failed commit is given up"))
-    home = plant(mutant, tmp_path)
     (tmp_path / "kept").mkdir()
     seeds = f"{SEEDS[mutant.name]}:{SEEDS[mutant.name] + 400}"
-    result = run(home, "-m", "headgate", "sim", "--seeds", seeds, "--jobs", "1", "--first", "--save", "kept")
+    options = ("--seeds", seeds, "--jobs", "1", "--first", "--save", "kept")
+    result = headgate_with(mutant, "sim", *options, cwd=tmp_path)
     assert result.returncode == 1
     assert "play it again: headgate sim --replay kept/seed_" in result.stdout
     saved = next((tmp_path / "kept").glob("*.world"))
     assert saved.read_text(encoding="utf-8").count("\nfault ") <= 2
-    again = run(home, "-m", "headgate", "sim", "--replay", str(saved))
+    again = headgate_with(mutant, "sim", "--replay", str(saved))
     assert again.returncode == 1
     assert "VIOLATION" in again.stdout
     healthy = headgate("sim", "--replay", str(saved), "--json")
@@ -95,10 +95,9 @@ def test_the_story_counts_at_the_sinks_and_exits_0() -> None:
     assert "L1  deposed" in result.stdout
 
 
-def test_a_real_loss_makes_the_story_exit_1(tmp_path: Path) -> None:
+def test_a_real_loss_makes_the_story_exit_1() -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name.startswith("the job returns to the checkpoint before"))
-    home = plant(mutant, tmp_path)
-    result = run(home, "-m", "headgate", "story")
+    result = headgate_with(mutant, "story")
     assert result.returncode == 1, result.stdout
 
 
