@@ -48,17 +48,42 @@ def kills(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--kills"))
 
 
-LONG = ("kills", "spark", "examples", "connect", "session", "store", "services", "sink", "job", "source", "mutation")
-"""Directories whose files take long. They come first, so that no worker is left with one at the end."""
+FIRST = (
+    "connect/kafka/test_cluster.py",
+    "kills/test_kills.py",
+    "spark/test_jobs.py",
+    "spark/test_kills.py",
+    "connect/test_jobs.py",
+    "connect/kafka/test_twophase.py",
+    "connect/test_frozen.py",
+    "sink/test_prepared.py",
+    "kills",
+    "spark",
+    "examples",
+    "connect",
+    "session",
+    "store",
+    "services",
+    "sink",
+    "job",
+    "source",
+    "mutation",
+)
+"""Files and folders that take long, longest first, so that no worker is left with one at the end."""
+RANKS = {name: rank for rank, name in enumerate(FIRST)}
 
 
 def folder_of(item: pytest.Item) -> str:
     return item.path.relative_to(HERE).parts[0]
 
 
+def rank_of(item: pytest.Item) -> int:
+    file = item.path.relative_to(HERE).as_posix()
+    return RANKS.get(file, RANKS.get(folder_of(item), len(RANKS)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ranks = {name: rank for rank, name in enumerate(LONG)}
-    items.sort(key=lambda item: ranks.get(folder_of(item), len(LONG)))
+    items.sort(key=rank_of)
 
 
 @pytest.hookimpl(tryfirst=True)
