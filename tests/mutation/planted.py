@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -28,9 +29,10 @@ class Planting(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target) if fullname.startswith("headgate.") else None
-        if spec is None or spec.origin not in self._patches:
+        origin = None if spec is None else spec.origin
+        if spec is None or origin is None or origin not in self._patches:
             return None
-        spec.loader = Planted(fullname, spec.origin, self._patches[spec.origin])
+        spec.loader = Planted(fullname, origin, self._patches[origin])
         return spec
 
 
@@ -41,8 +43,8 @@ class Planted(SourceFileLoader):
         super().__init__(fullname, path)
         self._patches = patches
 
-    def get_code(self, fullname: str) -> CodeType:
-        source = self.get_source(fullname)
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - it has one module
+        source = Path(self.path).read_text(encoding="utf-8")
         for old, new in self._patches:
             source = source.replace(old, new)
         code: CodeType = compile(source, self.path, "exec", dont_inherit=True)
