@@ -69,7 +69,8 @@ test-fast: setup ## Run the tests that need no JVM and no server, in a minute or
 	@$(BIN)/pytest $(AT_ONCE) 2 -q -m "not heavy" --hypothesis-profile quick
 
 # The archives of classes are made while mypy works, which has one core.
-test: setup services ## Run check, then every test
+test: ## Run check, then every test
+	@$(MAKE) --no-print-directory -j 2 setup services
 	@$(BIN)/python -m tests.classes & \
 	$(MAKE) --no-print-directory check && wait $$!
 	@$(BIN)/pytest $(CORE_FLAGS)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.managers import BaseManager
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,7 +19,7 @@ from headgate.sink.transaction_committable import TransactionCommittable
 from headgate.testing import Row
 
 KEY = b"for tests"
-Address = tuple[str, int]
+Address = str
 
 
 @dataclass
@@ -88,14 +89,15 @@ Office.register("book", callable=_the_book, exposed=EXPOSED)
 @contextmanager
 def office() -> Iterator[Address]:
     """The system, in a process of its own; where it is."""
-    keeper = Office(("127.0.0.1", 0), KEY, ctx=multiprocessing.get_context("spawn"))
-    keeper.start()
-    try:
-        address = keeper.address
-        assert isinstance(address, tuple)
-        yield address
-    finally:
-        keeper.shutdown()
+    with TemporaryDirectory(prefix="headgate-book-") as directory:
+        # Not TCP: it holds short messages back for 40 ms, and each question here is several.
+        keeper = Office(f"{directory}/book", KEY, ctx=multiprocessing.get_context("spawn"))
+        keeper.start()
+        try:
+            assert isinstance(keeper.address, str)
+            yield keeper.address
+        finally:
+            keeper.shutdown()
 
 
 def book_at(address: Address) -> Book:

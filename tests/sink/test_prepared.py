@@ -23,7 +23,7 @@ from headgate.testing import CONTEXT, PreparedContract, Row, compare, pre_commit
 from tests.sink.ledger import Address, Book, Ledger, book_at, office
 
 SINKS = Path(__file__).parent.parent.parent / "docs" / "sinks.md"
-NOWHERE = ("127.0.0.1", 0)
+NOWHERE = "nowhere"
 NOTHING = cast("DataFrame", None)
 
 
