@@ -86,6 +86,7 @@ prove-sim:
 	@$(BIN)/headgate sim --seeds 0:100000 --json > $(REPORTS)/sim.json; cat $(REPORTS)/sim.json
 prove-shapes:
 	@$(BIN)/pytest tests/spark/test_kills.py --kills 10
+	@$(BIN)/pytest tests/sink tests/connect -k killed_again_and_again --kills 8
 prove-kills-%:
 	@$(BIN)/python -m tests.kills --group $* --rounds 20 --report $(REPORTS)
 prove-zombies-%:

@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -88,6 +89,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
+    contract: Any = getattr(item, "cls", None)
+    if hasattr(contract, "kills"):
+        contract.kills = item.config.getoption("--kills")
     if tiers.is_heavy(item, folder_of(item)):
         item.add_marker(pytest.mark.heavy)
 

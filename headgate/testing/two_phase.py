@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
@@ -104,6 +105,9 @@ def compare(seen: Sequence[Row], expected: Sequence[Row]) -> None:
 
 class TwoPhaseContract(ABC):
     """Subclass it as ``Test...`` and give it two methods."""
+
+    kills: ClassVar[int] = 8
+    """How often the commit of each of four batches is killed."""
 
     @abstractmethod
     def make_sink(self, place: Path) -> TwoPhaseSink:
@@ -303,7 +307,7 @@ class TwoPhaseContract(ABC):
                 committable = pre_commit(sink, batch + 1, write_id(batch))
                 if batch == 0:
                     whole = kill(committable, None)
-                for _ in range(8):
+                for _ in range(self.kills):
                     kill(committable, chance.uniform(0, whole))
                     self._is_part_of(tmp_path, done, rows_of(write_id(batch)))
                 sink.recover_and_commit(committable)
