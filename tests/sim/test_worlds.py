@@ -39,7 +39,7 @@ def test_two_hundred_seeds_break_no_promise_and_are_worth_running() -> None:
 
 
 def test_the_result_does_not_depend_on_how_many_processes_ran_it() -> None:
-    one, two = (runner.run_seeds(range(60), jobs) for jobs in (1, 2))
+    one, two = (runner.run_seeds(range(runner.CHUNK + 4), jobs) for jobs in (1, 2))
     assert (one.events, one.crashes, one.completed_checkpoints) == (two.events, two.crashes, two.completed_checkpoints)
 
 
@@ -61,9 +61,9 @@ def test_one_seed_gives_one_log_whatever_the_hash_seed() -> None:
             capture_output=True,
             check=True,
         ).stdout
-        for hash_seed in ("0", "1", "4242")
+        for hash_seed in ("0", "4242")
     ]
-    assert logs[0] == logs[1] == logs[2]
+    assert logs[0] == logs[1]
     assert len(logs[0].splitlines()) > 300
 
 
