@@ -11,12 +11,11 @@ VERSION_CHECK := import sys; sys.version_info >= (3, 11) or \
 	sys.exit("headgate needs Python 3.11 or newer; $(PYTHON) is %d.%d (choose with PYTHON=)" % sys.version_info[:2])
 
 # Options of the full run stay here and out of pyproject.toml, so that running one test by hand is plain.
-AT_ONCE := --dist loadfile --no-loadscope-reorder -n
+TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 # Branches are measured only where no threads are: CPython 3.11 ends a thread that starts while another sets its tracer.
 CORE_TESTS := tests/property tests/scenario tests/step tests/unit
-CORE_FLAGS := $(AT_ONCE) 2 $(CORE_TESTS) --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-# Three for two cores: much of this is waiting for servers to notice, to give up and to come back.
-PYTEST_FLAGS := $(AT_ONCE) 3 $(CORE_TESTS:%=--ignore=%) --durations=40 --durations-min=5 --times build/durations.json
+CORE_FLAGS := $(TWO_AT_ONCE) $(CORE_TESTS) --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+PYTEST_FLAGS := $(TWO_AT_ONCE) $(CORE_TESTS:%=--ignore=%) --durations=40 --durations-min=5 --times build/durations.json
 
 .DEFAULT_GOAL := help
 .PHONY: help setup services demo example-etl example-sensors example-exercise test test-fast prove check bench lock clean
@@ -66,7 +65,7 @@ check: setup ## Lint, formatting and types
 	@$(BIN)/mypy --strict --no-error-summary headgate tests services $(wildcard bench examples)
 
 test-fast: setup ## Run the tests that need no JVM and no server, in a minute or two
-	@$(BIN)/pytest $(AT_ONCE) 2 -q -m "not heavy" --hypothesis-profile quick
+	@$(BIN)/pytest $(TWO_AT_ONCE) -q -m "not heavy" --hypothesis-profile quick
 
 # The archives of classes are made while mypy works, which has one core.
 test: ## Run check, then every test
