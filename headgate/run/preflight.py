@@ -239,7 +239,10 @@ def _whole(
 
 def _wrong(store: JobStore, checkpoint: CompletedCheckpoint, reading: Reading | None) -> list[str]:
     """What is wrong with a checkpoint's files: by their sizes, and with ``reading`` by what is in them."""
-    _, extra = store.read_record(checkpoint.id)
+    try:
+        _, extra = store.read_record(checkpoint.id)
+    except Missing as error:  # Whoever still leads has gone on, and deleted it.
+        return [str(error)]
     table = tables_of([extra])
     if store.local_root is not None:
         return check(store.local_root, table, whole=reading is not None, reading=reading)

@@ -55,6 +55,18 @@ def test_a_file_that_is_cut_short_is_found_by_its_size_before_anything_else_star
     assert confirmed(heard, Options(verify="none")) == 2
 
 
+def test_a_leader_that_deletes_the_record_meanwhile_is_followed_to_its_newest_checkpoint(heard: Heard) -> None:
+    options = Options(takeover=True)
+    beginning = preflight.choose(heard.store, options)
+    assert beginning.base is not None
+    heard.storage.create_record(CreateRecord(US, completed(3, files={UP: (GOOD,)})))
+    (heard.root / "checkpoint-log" / "0000000002.json").unlink()
+    with preflight.confirming(heard.store, options, beginning, lambda _: None) as result:
+        base = result.result(WAIT_S).base
+    assert base is not None
+    assert (beginning.base.id, base.id) == (2, 3)
+
+
 def test_another_word_is_refused(heard: Heard) -> None:
     with pytest.raises(InvalidOption, match="verify='quick': give one of full, size, none"):
         preflight.choose(heard.store, Options(verify="quick"))
