@@ -1,9 +1,15 @@
-"""How a planner's process begins on this machine: it answers Spark first, and imports what it needs then.
+"""How Spark's Python processes begin on this machine: they answer Spark soon, and import each thing once.
 
-Spark starts a process for each planner of a streaming source written in Python, and gives it ten seconds to connect
-back; no setting changes that. It imports PySpark, NumPy and PyArrow before it connects, which takes a second of a
-processor, and ten where ten others want the same. So this program connects and identifies itself at once, which takes a
-few hundredths of a second, and hands the connection to Spark's own program. Everything else is run as it is.
+Spark puts PySpark in front of the path as an archive of sources, which Python compiles anew in every process: more than
+a second of a processor. So the archive is left out where the same PySpark is installed.
+
+A *planner* is a process for each streaming source written in Python. Spark gives it ten seconds to connect back, and no
+setting changes that. It would import PySpark, NumPy and PyArrow first, which takes ten seconds where ten others want
+the same. So it connects and identifies itself at once, and hands the connection to Spark's own program.
+
+A *daemon* forks workers, each of which imports its program after the fork. So the daemon imports it before.
+
+One rule: this only saves time. What runs is Spark's own program, and everything else is run as it is.
 
 Runs by itself, without ``site`` and before anything is imported: only the standard library here.
 """
@@ -12,27 +18,75 @@ import os
 import sys
 
 PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+DAEMON = "pyspark.daemon"
 
 
 def main(arguments: list[str]) -> None:
     """Do what ``python ARGUMENTS`` would."""
     port, secret = os.environ.get("PYTHON_WORKER_FACTORY_PORT"), os.environ.get("PYTHON_WORKER_FACTORY_SECRET")
-    if arguments[:2] != ["-m", PLANNER] or not port or not secret:
+    if arguments[:2] == ["-m", PLANNER] and port and secret:
+        plan(arguments, int(port), secret)
+    elif arguments[:2] == ["-m", DAEMON] and len(arguments) == 3:
+        serve(arguments)
+    else:
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - the same program, without us
-    sys.path[0] = os.getcwd()  # noqa: PTH109 - as -m does; what is quick to import matters here
-    connection = connect(int(port), secret)
 
-    import site  # noqa: PLC0415 - from here on it may take its time
 
-    site.main()
-    import runpy  # noqa: PLC0415 - as above
-
-    from pyspark import worker_util  # noqa: PLC0415 - as above
+def plan(arguments: list[str], port: int, secret: str) -> None:
+    """Connect, then run the planner's program."""
+    connection = connect(port, secret)
+    prepare()
+    from pyspark import worker_util  # noqa: PLC0415 - from here on it may take its time
 
     buffer = int(os.environ.get("SPARK_BUFFER_SIZE", "65536"))
     vars(worker_util)["local_connect_and_auth"] = lambda *_: (connection.makefile("rwb", buffer), connection)
-    sys.argv = [arguments[1], *arguments[2:]]
-    runpy.run_module(PLANNER, run_name="__main__", alter_sys=True)
+    run(arguments)
+
+
+def serve(arguments: list[str]) -> None:
+    """Import what every worker will run, then run the daemon that forks them."""
+    prepare()
+    from importlib import import_module  # noqa: PLC0415 - as above
+
+    import_module(arguments[2])
+    run(arguments)
+
+
+def run(arguments: list[str]) -> None:
+    """``python -m MODULE ...``."""
+    import runpy  # noqa: PLC0415 - as above
+
+    sys.argv = arguments[1:]
+    runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+
+
+def prepare() -> None:
+    """Set the path that ``python -m`` has, but for archives of what is installed."""
+    import site  # noqa: PLC0415 - as above
+
+    sys.path[0] = os.getcwd()  # noqa: PTH109 - what is quick to import matters here
+    site.main()
+    sys.path[:] = without_archives(sys.path)
+
+
+def without_archives(path: list[str]) -> list[str]:
+    """A path without the archives of PySpark and Py4J that belong to a PySpark which is itself on the path."""
+    there = {os.path.realpath(entry) for entry in path if entry}
+
+    def is_needless(entry: str) -> bool:
+        folder, name = os.path.split(os.path.realpath(entry))
+        package = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120 - as above
+        home = os.path.dirname(package)  # noqa: PTH120 - as above
+        module = name.partition(".")[0].partition("-")[0]
+        return (
+            name.endswith(".zip")
+            and module in ("pyspark", "py4j")
+            and os.path.basename(package) == "pyspark"  # noqa: PTH119 - as above
+            and home in there
+            and os.path.isfile(os.path.join(home, module, "__init__.py"))  # noqa: PTH113, PTH118 - as above
+        )
+
+    return [entry for entry in path if not is_needless(entry)]
 
 
 def connect(port: int, secret: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - its type is not imported yet

@@ -7,6 +7,7 @@ overridden; what only costs speed is left as the user wants it.
 that lives and dies with this one: it ends when its standard input does.
 """
 
+import atexit
 import contextlib
 import os
 import re
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -138,7 +140,7 @@ def build_session(
         builder = builder.config(key, value)
     try:
         address = LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None
-        with _own_signals(), _listening_at(address):
+        with _own_signals(), _listening_at(address), _workers_by_quick_program(chosen):
             made = builder.getOrCreate()
     except PySparkException as error:
         if "JAVA_GATEWAY_EXITED" in str(error) and _has_java():
@@ -171,7 +173,7 @@ def session_for(
     if theirs is None:
         made = build_session(job_name, master=master, conf=conf, state=state, packages=packages)
         try:
-            with _quick_planners(made.sparkContext):
+            with _quick_python(made.sparkContext):
                 yield made
         finally:
             with contextlib.suppress(Exception):  # It may be dead, which is why we are here.
@@ -179,7 +181,7 @@ def session_for(
     else:
         with _unchanged(theirs):
             made = build_session(job_name, master=master, conf=conf, existing=theirs, state=state, packages=packages)
-            with _quick_planners(made.sparkContext):
+            with _quick_python(made.sparkContext):
                 yield made
 
 
@@ -249,23 +251,45 @@ def _adopt(
 
 
 @contextlib.contextmanager
-def _quick_planners(context: SparkContext) -> Iterator[None]:
-    """Let planners on this machine connect back to Spark before they import anything: see ``quick``."""
+def _quick_python(context: SparkContext) -> Iterator[None]:
+    """Let Spark's Python processes on this machine begin as ``quick`` says."""
     python = context.pythonExec
-    known = hasattr(worker_util, "local_connect_and_auth")
-    if not (known and _on_this_machine(str(context.master)) and shutil.which(python) == sys.executable):
+    program = _quick_program()
+    if program is None or not _on_this_machine(str(context.master)) or shutil.which(python) != sys.executable:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="headgate-") as directory:
-        program = Path(directory) / "python"
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(QUICK))} "$@"\n')
-        program.chmod(0o700)
-        if os.access(program, os.X_OK):  # Not where programs may not be run.
-            context.pythonExec = str(program)
-        try:
-            yield
-        finally:
-            context.pythonExec = python
+    context.pythonExec = program
+    try:
+        yield
+    finally:
+        context.pythonExec = python
+
+
+@contextlib.contextmanager
+def _workers_by_quick_program(master: str) -> Iterator[None]:
+    """Have a JVM that starts meanwhile begin its own Python processes in the same way: no setting says how."""
+    program = _quick_program()
+    if program is None or not _on_this_machine(master) or os.environ["PYSPARK_PYTHON"] != sys.executable:
+        yield
+        return
+    os.environ["PYSPARK_PYTHON"] = program
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+@cache
+def _quick_program() -> str | None:
+    """A program to start in place of this interpreter. One for this process: Spark shares workers by that name."""
+    if not hasattr(worker_util, "local_connect_and_auth"):
+        return None
+    directory = tempfile.mkdtemp(prefix="headgate-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    program = Path(directory) / "python"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(QUICK))} "$@"\n')
+    program.chmod(0o700)
+    return str(program) if os.access(program, os.X_OK) else None  # Not where programs may not be run.
 
 
 # -- jars ------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,14 @@
 """A machine that is too busy for Spark's Python processes: said plainly, and met by fewer starts at once."""
 
 import os
+import select
 import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import pyspark
+import pytest
 
 from headgate.core.events import BatchCommitted, TaskFailed
 from headgate.core.ids import Batch, Generation, Run, TaskId
@@ -73,6 +77,45 @@ def test_a_planner_connects_before_it_imports_anything_and_then_talks_as_sparks_
                 said.flush()
                 assert int.from_bytes(said.read(4), "big") == planner.pid, "Spark's own program goes on"
             planner.kill()
+
+
+HOME = Path(pyspark.__file__).parent.parent
+ARCHIVES = [str(next(HOME.glob(f"pyspark/python/lib/{name}"))) for name in ("pyspark.zip", "py4j-*-src.zip")]
+"""What Spark puts in front of the path of every Python process."""
+
+
+def test_archives_of_what_is_installed_are_left_out_and_no_others(tmp_path: Path) -> None:
+    foreign = [str(tmp_path / "pyspark/python/lib/pyspark.zip"), "/opt/spark/python/lib/pyspark.zip", "pyspark.zip"]
+    path = ["", *ARCHIVES, *foreign, str(tmp_path), str(HOME)]
+    assert quick.without_archives(path) == ["", *foreign, str(tmp_path), str(HOME)]
+    assert quick.without_archives(ARCHIVES) == ARCHIVES, "nothing is installed where they belong"
+
+
+@pytest.mark.parametrize("by_us", [True, False])
+def test_a_daemon_has_what_its_workers_run_before_it_forks(tmp_path: Path, *, by_us: bool) -> None:
+    """The program of the workers tells which process imports it, and from where PySpark comes."""
+    (tmp_path / "program.py").write_text(
+        "import os, pyspark\n"
+        f"open({str(tmp_path / 'told')!r}, 'w').write(f'{{os.getpid()}} {{pyspark.__file__}}')\n"
+        "def main(infile, outfile): pass\n"
+    )
+    command = [sys.executable, *(("-S", quick.__file__) if by_us else ()), "-m", quick.DAEMON, "program"]
+    path = os.pathsep.join([*ARCHIVES, str(tmp_path)])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHON_UNIX_DOMAIN_ENABLED": "false"}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdin is not None
+        assert select.select([daemon.stdout], [], [], WAIT_S)[0], "the daemon says where it listens"
+        port = int.from_bytes(daemon.stdout.read(4), "big")
+        assert (tmp_path / "told").exists() is by_us
+        with socket.create_connection(("127.0.0.1", port), WAIT_S) as worker:
+            worker.settimeout(WAIT_S)
+            assert int.from_bytes(worker.recv(4), "big") not in (0, daemon.pid), "it forks as Spark's own does"
+        daemon.stdin.close()
+        daemon.wait(WAIT_S)
+    if by_us:
+        told = (tmp_path / "told").read_text()
+        assert told == f"{daemon.pid} {pyspark.__file__}"
 
 
 def test_whatever_else_python_is_started_for_is_done_as_it_is() -> None:
