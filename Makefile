@@ -76,15 +76,18 @@ test: ## Run check, then every test
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
 # The long campaigns, some hours in all; each writes its report. One alone: make prove PROOFS=zombies-totals
-PROOFS ?= sim shapes kills-transactions kills-others zombies-transactions zombies-others zombies-totals soak
+PROOFS ?= sim long shapes kills-transactions kills-others zombies-transactions zombies-others zombies-totals soak
 REPORTS := docs/reports
 prove: setup services ## Run the long campaigns and write their reports
 	@set -e; for proof in $(PROOFS); do echo "== $$proof"; $(MAKE) --no-print-directory prove-$$proof; done
 
 prove-sim:
 	@$(BIN)/headgate sim --seeds 0:100000 --json > $(REPORTS)/sim.json; cat $(REPORTS)/sim.json
+prove-long:
+	@$(BIN)/pytest -m long --long --kills 4
 prove-shapes:
-	@$(BIN)/pytest tests/spark/test_kills.py --kills 10
+	@$(BIN)/pytest tests/spark/test_kills.py --long --kills 10
+	@$(BIN)/pytest tests/connect/kafka/test_cluster.py --kills 4
 	@$(BIN)/pytest tests/sink tests/connect -k killed_again_and_again --kills 8
 prove-kills-%:
 	@$(BIN)/python -m tests.kills --group $* --rounds 20 --report $(REPORTS)

@@ -2,6 +2,8 @@
 
 ``pytest --kills 10`` kills ten times where a test kills again and again; ``make test`` does so twice.
 
+``pytest --long`` also runs what takes long and has a shorter sister, which runs always (``tests.tiers``).
+
 ``pytest -m "not heavy"`` runs what needs no JVM and no server (``tests.tiers``), and ``pytest --times FILE`` writes the
 seconds that each test took.
 """
@@ -36,11 +38,13 @@ os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headga
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected output of the transcripts anew")
     parser.addoption("--kills", type=int, default=2, help="kills in a test that kills again and again (default: 2)")
+    parser.addoption("--long", action="store_true", help="also run what is marked long")
     parser.addoption("--times", type=Path, help="a file for the seconds that each test took, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "heavy: starts a JVM or a server, or takes long (see tests/tiers.py)")
+    config.addinivalue_line("markers", "long: takes long, and has a shorter sister: only with --long")
 
 
 @pytest.fixture
@@ -83,8 +87,12 @@ def rank_of(item: pytest.Item) -> int:
     return RANKS.get(file, RANKS.get(folder_of(item), len(RANKS)))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=rank_of)
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long") is not None]
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
+        config.hook.pytest_deselected(items=long)
 
 
 @pytest.hookimpl(tryfirst=True)

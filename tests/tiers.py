@@ -1,4 +1,5 @@
-"""Two tiers: a test that needs a JVM or a server is ``heavy``, and all others run soon (``make test-fast``).
+"""Three tiers: a test that needs a JVM or a server is ``heavy``, all others run soon (``make test-fast``), and one that
+takes long and is a variant of another which runs always is marked ``long`` (``make prove PROOFS=long``).
 
 One rule: a test that is not heavy starts neither. It is given a ``java`` that only leaves a note, which fails the test,
 and it cannot start the program of a server. So a test that is in the wrong tier says so in every run.

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from headgate.demo.audit import audit
 from services.processes import kill_family
 
@@ -37,8 +39,11 @@ def test_the_demo_is_killed_and_nothing_is_lost_or_duplicated(tmp_path: Path) ->
     assert alerts["in"] == alerts["out"] > 100
     assert story["checkpoints"] > 3
     assert story["recovery_s"] > 0
+    next((tmp_path / "demo" / "alerts").glob("*.json")).unlink()
+    assert [found.exact for found in audit(tmp_path / "demo", ROWS).values()] == [True, False], "a theft is noticed"
 
 
+@pytest.mark.long
 def test_a_real_loss_makes_the_demo_exit_1(tmp_path: Path) -> None:
     with demo(tmp_path / "demo") as process:
         stolen = None

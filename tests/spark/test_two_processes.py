@@ -27,7 +27,7 @@ def test_a_second_run_is_refused_and_a_takeover_fences_the_first_off(tmp_path: P
     )
     assert '"state": "running"' in told.stdout
 
-    third = JobProcess(shape, "--takeover")
+    third = JobProcess({**shape, "batches": 4}, "--takeover")
     assert third.wait_for(completed) is not None, third.tail()
     assert first.end() == 3, first.tail()
     assert third.end() == 0, third.tail()

@@ -54,6 +54,12 @@ def _all_brokers_are_up(kafka: KafkaCluster) -> None:
 
 
 @pytest.fixture
+def mortal(kafka: KafkaCluster, kills: int) -> list[Kafka]:
+    """The brokers that die, one after the other: one in ``make test``, all of them in ``make prove``."""
+    return kafka.nodes[: max(1, kills - 1)]
+
+
+@pytest.fixture
 def topic(kafka: KafkaCluster, tmp_path: Path) -> str:
     name = topic_of(tmp_path)
     kafka.create_topic(name, partitions=6)
@@ -66,8 +72,9 @@ def client(kafka: KafkaCluster) -> Iterator[BrokerClient]:
         yield made
 
 
+@pytest.mark.long
 class TestTwoPhase(test_twophase.TestWithNet):
-    """The contract."""
+    """The contract. One broker passes it in every run."""
 
 
 Open = Callable[[TwoPhaseSink, SinkContext], TwoPhaseSink]
@@ -176,7 +183,13 @@ def test_a_coordinator_that_dies_right_after_its_answer_has_decided_for_all_read
 
 @pytest.mark.parametrize("mode", ["two-phase", "staged"])
 def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and_after(
-    kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, mode: str
+    kafka: KafkaCluster,
+    mortal: list[Kafka],
+    topic: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    opened: Open,
+    mode: str,
 ) -> None:
     def make() -> TwoPhaseSink:
         return numbers(kafka, topic) if mode == "two-phase" else test_staged.staged(kafka, topic)
@@ -185,7 +198,7 @@ def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and
     write(first, spark, write_id(0))
     write(first, spark, write_id(1))
     committable = pre_commit(first, 1, write_id(0), write_id(1))
-    for node in kafka.nodes:
+    for node in mortal:
         node.kill()
         sink = opened(make(), context_in(tmp_path))
         until_done(partial(sink.recover_and_commit, committable))
@@ -210,8 +223,8 @@ def test_rows_are_written_and_stale_generations_thrown_away_while_a_broker_is_go
     compare(visible(kafka, topic), rows_of(ours))
 
 
-def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_own(
-    kafka: KafkaCluster, topic: str, tmp_path: Path
+def test_a_job_lives_through_the_death_of_brokers_and_through_its_own(
+    kafka: KafkaCluster, mortal: list[Kafka], topic: str, tmp_path: Path
 ) -> None:
     came, staged = unique("came"), unique("staged")
     kafka.create_topic(came, partitions=3)
@@ -261,12 +274,12 @@ def test_a_job_lives_through_the_death_of_every_broker_in_turn_and_through_its_o
         return all(len(read(kafka, each)) >= written for each in (topic, staged))
 
     try:
-        for node in kafka.nodes:
+        for node in mortal:
             write_more()
             wait_until(arrived, SECONDS, "rows to arrive")
             write_more()
             node.kill()
-            if node is kafka.nodes[1]:
+            if node is mortal[-1]:
                 job.kill()
                 job = start()
             write_more()
