@@ -54,9 +54,9 @@ def kill_often(shape: dict[str, Any], rounds: int, seed: int) -> int:
 @pytest.mark.parametrize(
     ("shape", "settings", "seed"),
     [
-        ("fork", {}, 1),
-        pytest.param("diamond", {"unaligned": True}, 2, marks=pytest.mark.long),
-        ("join", {"aligned_checkpoint_timeout": "300ms"}, 3),
+        pytest.param("fork", {}, 1, marks=pytest.mark.long),
+        ("diamond", {"unaligned": True}, 2),
+        pytest.param("join", {"aligned_checkpoint_timeout": "300ms"}, 3, marks=pytest.mark.long),
     ],
 )
 def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(

@@ -156,7 +156,7 @@ def test_settings_are_told_by_whoever_answers(kafka: KafkaCluster) -> None:
         assert client.broker_config("transaction.max.timeout.ms") == str(7 * 24 * 60 * 60 * 1000)
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_who_follows_a_dead_coordinator_ends_what_it_had_open(
     kafka: KafkaCluster, topic: str, client: BrokerClient, commit: bool
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_coordinator_that_dies_right_after_its_answer_has_decided_for_all_read
     see_through(kafka, topic)
 
 
-@pytest.mark.parametrize("mode", ["two-phase", "staged"])
+@pytest.mark.parametrize("mode", ["two-phase", pytest.param("staged", marks=pytest.mark.long)])
 def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and_after(
     kafka: KafkaCluster,
     mortal: list[Kafka],
