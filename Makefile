@@ -32,7 +32,7 @@ setup: $(INSTALLED) ## Make .venv from the lock file, and see that Java is there
 $(LOCKED): requirements.lock
 	@$(PYTHON) -c '$(VERSION_CHECK)'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --no-deps --require-hashes -r requirements.lock
+	$(PIP) install --no-compile --no-deps --require-hashes -r requirements.lock
 	$(PIP) check
 	@touch $@
 
