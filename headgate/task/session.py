@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.needs import NEEDED, refuse_contradiction
 from headgate.state_backend import StateBackend
-from headgate.task import packages as jars, partitions
+from headgate.task import archive, launch, packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
@@ -139,7 +139,7 @@ def build_session(
     try:
         address = LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None
         with _own_signals(), _listening_at(address):
-            made = builder.getOrCreate()
+            made = launch.started(settings, builder.getOrCreate)
     except PySparkException as error:
         if "JAVA_GATEWAY_EXITED" in str(error) and _has_java():
             raise ExternalError(ENDED_AT_START) from error
@@ -171,7 +171,7 @@ def session_for(
     if theirs is None:
         made = build_session(job_name, master=master, conf=conf, state=state, packages=packages)
         try:
-            with _quick_planners(made.sparkContext):
+            with _quick_planners(made.sparkContext), archive.made_beside(launch.last()):
                 yield made
         finally:
             with contextlib.suppress(Exception):  # It may be dead, which is why we are here.
