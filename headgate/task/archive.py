@@ -32,7 +32,7 @@ AGAIN_S = 24 * 3600.0
 BATCH_DONE = b"StreamingQueryListener$QueryProgressEvent"
 """A class that is loaded when the first batch has gone through."""
 _SPOKEN_OF = re.compile(r"-Xshare|SharedArchiveFile|ArchiveClassesAtExit|LoadedClassList|RecordDynamicDump|javaagent")
-_TAKEN_OVER = re.compile(r"--add-|--enable-|-XX:[+-]Use\w+$|-Xmx")
+_TAKEN_OVER = re.compile(r"--add-|--enable-|-XX:[+-](Use\w+|IgnoreUnrecognizedVMOptions)$|-Xmx")
 """Options that have to be the same where an archive is made and where it is used."""
 _MAKE = """
 (

@@ -64,6 +64,8 @@ _OF_THE_START = re.compile(r"(SPARK|PYSPARK|JAVA|JDK|_JAVA|HADOOP|YARN|LD|DYLD)_
 _NOT_OF_THE_START = re.compile(r"spark\.(app\.name$|sql\.|hadoop\.)")
 """What is set in Spark and cannot."""
 _OF_THE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "SPARK_BEELINE_OPTS", OPTIONS_VARIABLE, TOLD_VARIABLE}
+_PLAIN = re.compile(r"[\w./@+-]+")
+"""What neither a shell nor a JVM takes for more than one name."""
 _OURS = re.compile(r"\.?([0-9a-f]{32})\.(json|jsa|lock|[0-9]+\.classes|[0-9]+\.new|json-[0-9a-f]{32})")
 
 
@@ -219,17 +221,18 @@ def of(settings: Mapping[str, str]) -> Start | None:
         return None
     said = {key: value for key, value in settings.items() if not _NOT_OF_THE_START.match(key)}
     around = {key: value for key, value in environment.items() if _OF_THE_START.match(key)}
-    defaults = conf / "spark-defaults.conf"
+    defaults, class_path = conf / "spark-defaults.conf", settings.get("spark.driver.extraClassPath", "")
     try:
         jars = _digest([_facts(each) for each in sorted((home / "jars").iterdir())])
-        others = [_facts(Path(each)) for each in settings.get("spark.driver.extraClassPath", "").split(os.pathsep)]
+        others = [_facts(Path(each)) for each in class_path.split(os.pathsep) if each]
         known = defaults.read_text(encoding="utf-8") if defaults.exists() else None
     except OSError:
         return None
     real = Path(java).resolve()
     inputs = [FORM, pyspark.__version__, str(home), jars, others, java, _facts(real), str(conf), known, said, around]
     texts = [*settings.values(), *around.values(), known or ""]
-    archived = archive.possible(real) and not any(archive.is_spoken_of(text) for text in texts)
+    plain = _PLAIN.fullmatch(str(directory)) is not None
+    archived = plain and archive.possible(real) and not any(archive.is_spoken_of(text) for text in texts)
     return Start(directory, _digest(inputs), jars, str(home), dict(settings), archived)
 
 
@@ -238,12 +241,12 @@ def _directory() -> Path | None:
     said = os.environ.get(VARIABLE)
     if said == "off":
         return None
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(said or Path(caches) / "headgate" / "starts").absolute()
     try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        directory = Path(said or Path(caches) / "headgate" / "starts").absolute()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = directory.stat()
-    except OSError:
+    except (OSError, RuntimeError):  # There is no home, or no room in it.
         return None
     mine = facts.st_uid == os.geteuid() and not facts.st_mode & 0o022 and os.access(directory, os.W_OK)
     return directory if mine else None
