@@ -272,7 +272,7 @@ def _connected(command: list[str], environment: Mapping[str, str]) -> "subproces
             reached["PYSPARK_GATEWAY_SECRET"] = content[8:].decode()
             os.environ.update(reached)
             try:
-                gateway = launch_gateway()
+                gateway = launch_gateway()  # type: ignore[no-untyped-call]
             finally:
                 for name in reached:
                     del os.environ[name]

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from headgate.task import archive, launch
@@ -18,13 +19,12 @@ from tests import jvm
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"spark.app.name": "orders", "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
 TWICE = """
-import os, sys, time
+import os
 from headgate import state_backend
-from headgate.task import launch, session
-started = time.monotonic()
+from headgate.task import session
 spark = session.build_session("tests", master="local[1]", state=state_backend.hashmap())
 print(os.path.basename(spark.sparkContext._gateway.proc.args[0]))
-print(spark.sparkContext.getConf().get("spark.app.name"), spark.range(3).count())
+print(spark.sparkContext.getConf().get("spark.app.name"), spark.conf.get("spark.sql.shuffle.partitions"))
 print({key: os.environ.get(key) for key in ("SPARK_SUBMIT_OPTS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")})
 system = spark._jvm.java.lang.System
 print({key: system.getenv(key) for key in ("PYTHONHASHSEED", "SPARK_HOME", "SPARK_ENV_LOADED", "SPARK_CONF_DIR")})
@@ -187,7 +187,7 @@ def test_a_jvm_does_without_an_archive_that_is_damaged_and_says_nothing(tmp_path
     classes.write_text("java/lang/Object id: 0\njava/util/concurrent/Phaser id: 1\n")
     program = shutil.which("java")
     assert program is not None
-    jar = str(next((Path(launch._find_spark_home()) / "jars").glob("spark-launcher*.jar")))
+    jar = str(next((Path(pyspark.__file__).parent / "jars").glob("spark-launcher*.jar")))
     command = [program, "-cp", jar, "org.apache.spark.launcher.Main"]
     subprocess.run(archive._command(command, whole, classes), check=True, capture_output=True)
     content = whole.read_bytes()
@@ -222,4 +222,4 @@ def test_the_second_start_is_as_the_first_without_sparks_scripts(tmp_path: Path)
     first, second = (each.stdout.splitlines() for each in told)
     assert [first[0], second[0]] == ["spark-submit", "java"]
     assert first[1:] == second[1:]
-    assert first[1] == "tests 3"
+    assert first[1] == "tests 1"
