@@ -2,7 +2,7 @@
 
 The first process that starts in some way lists the classes that it loads. When a batch has gone through, another JVM,
 which runs none of Spark and has the lowest priority, makes the archive from the list, under another name; then it is
-renamed. It goes on when the job has ended: for some seconds, and by itself.
+renamed. It goes on when the job has ended: for half a minute, by itself.
 
 One rule: an archive only saves time. The JVM checks that the same Java made it from the same jars, and that every byte
 is as it was; else it starts without.
