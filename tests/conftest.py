@@ -30,6 +30,7 @@ for profile, number in tiers.EXAMPLES.items():
 settings.load_profile("headgate")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
+os.environ.setdefault("HEADGATE_STARTS", str(jvm.STARTS))
 
 # What commands log goes where it is in nobody's way. Five files for each job are kept.
 os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headgate-test-logs"))

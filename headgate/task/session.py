@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.needs import NEEDED, refuse_contradiction
 from headgate.state_backend import StateBackend
-from headgate.task import packages as jars, partitions
+from headgate.task import archive, launch, packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
@@ -72,6 +72,13 @@ PREFERRED: Mapping[str, str] = MappingProxyType(
 )
 """What Headgate sets where the user says nothing."""
 
+FETCH_AGAIN: Mapping[str, str] = MappingProxyType(
+    {"spark.shuffle.io.retryWait": "1s", "spark.shuffle.io.maxRetries": "15"}
+)
+"""When rows cannot be fetched from another executor, Spark waits 5 s before it looks whether that one is alive, three
+times. The same patience in smaller steps: a batch goes on 4 s sooner where an executor has died. One without the other
+would be another patience, so a user who says one of them has said both."""
+
 LOOPBACK = "127.0.0.1"
 ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
 ADDRESS_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
@@ -102,6 +109,8 @@ def settings_for(
     # The driver needs the file system before it loads jars. Executors elsewhere are sent it.
     settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), beside, os.pathsep)
     if not _in_one_process(chosen):
+        if not any(key in conf for key in FETCH_AGAIN):
+            settings.update(FETCH_AGAIN)
         settings["spark.jars"] = _joined(conf.get("spark.jars"), beside, ",")
     return settings
 
@@ -141,7 +150,7 @@ def build_session(
     try:
         address = LOOPBACK if _on_this_machine(chosen) and not _addressed(conf or {}) else None
         with _own_signals(), _listening_at(address), _workers_by_quick_program(chosen):
-            made = builder.getOrCreate()
+            made = launch.started(settings, builder.getOrCreate)
     except PySparkException as error:
         if "JAVA_GATEWAY_EXITED" in str(error) and _has_java():
             raise ExternalError(ENDED_AT_START) from error
@@ -173,7 +182,7 @@ def session_for(
     if theirs is None:
         made = build_session(job_name, master=master, conf=conf, state=state, packages=packages)
         try:
-            with _quick_python(made.sparkContext):
+            with _quick_python(made.sparkContext), archive.made_beside(launch.last()):
                 yield made
         finally:
             with contextlib.suppress(Exception):  # It may be dead, which is why we are here.

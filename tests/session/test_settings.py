@@ -8,7 +8,7 @@ import pytest
 from headgate import state_backend
 from headgate.errors import InvalidOption
 from headgate.needs import NEEDED
-from headgate.task.session import FILE_SYSTEM, JAR, PLUGIN, PREFERRED, build_session, settings_for
+from headgate.task.session import FETCH_AGAIN, FILE_SYSTEM, JAR, PLUGIN, PREFERRED, build_session, settings_for
 
 ROCKSDB = state_backend.rocksdb()
 
@@ -51,6 +51,16 @@ def test_what_the_state_backend_says_is_not_said_again(backend: state_backend.St
     for key in backend.conf:
         with pytest.raises(InvalidOption, match=rf"state_backend=headgate\.state_backend\.{backend.name}\("):
             settings_for("orders", conf={key.lower(): "other"}, state=backend)
+
+
+def test_rows_of_an_executor_that_died_are_asked_for_every_second_with_sparks_own_patience() -> None:
+    settings = settings_for("orders", master="local-cluster[2,1,1024]", state=ROCKSDB)
+    wait, times = (settings[key] for key in ("spark.shuffle.io.retryWait", "spark.shuffle.io.maxRetries"))
+    assert (wait, int(times) * 1) == ("1s", 3 * 5)
+    for key in FETCH_AGAIN:
+        theirs = settings_for("orders", master="spark://host:7077", conf={key: "7"}, state=ROCKSDB)
+        assert {each: theirs[each] for each in FETCH_AGAIN if each in theirs} == {key: "7"}
+    assert not FETCH_AGAIN.keys() & settings_for("orders", master="local[2]", state=ROCKSDB).keys()
 
 
 @pytest.mark.parametrize("master", ["local[*]", "local", "local[2]", "local[2,4]"])
