@@ -161,6 +161,7 @@ def build_session(
         if not isinstance(error, Py4JError):
             raise
         raise ExternalError(f"Spark did not start on {chosen}: {_first_line(error)}") from error
+    made.sparkContext.pythonExec = os.environ["PYSPARK_PYTHON"]
     partitions.choose(made, conf or {})
     return made
 
