@@ -21,7 +21,7 @@ from headgate.core.graph import Graph
 from headgate.core.ids import NO_BATCH, Batch, TaskId
 from headgate.core.sizing import Sizing
 from headgate.errors import HeadgateError
-from headgate.task.limits import CannotSize, is_channel, set_limits
+from headgate.task.limits import CannotSize, set_limits
 
 WAITS_MAX = 16
 """Of this many batches of a task it is kept how long they waited: the last one's is asked for."""
@@ -97,7 +97,7 @@ class Sizes:
             sized = self._sized.get(task)
             return None if sized is None or self._refused else sized.sizing.rows
 
-    def resize(self, task: TaskId, query: StreamingQuery, batch: Batch) -> None:
+    def resize(self, task: TaskId, directory: Path, query: StreamingQuery, batch: Batch) -> None:
         """In the hook of a batch: let the next one have the size that is wanted by now."""
         with self._lock:
             sized = self._sized.get(task)
@@ -107,7 +107,9 @@ class Sizes:
             changed = rows != sized.handed
         if changed:
             try:
-                self._hand(query, shares)
+                own = iter(shares)
+                channels = layout.read_offsets(directory, batch).are_channels()
+                self._hand(query, [None if channel else next(own) for channel in channels])
             except CannotSize as error:
                 self._refused = True
                 self._warn(
@@ -184,7 +186,7 @@ def took_ms(progress: Any, waited_ms: float) -> float:
 
 def _counts(progress: Any) -> list[int]:
     """The rows of each source of a batch, without channels."""
-    return [int(one.numInputRows) for one in progress.sources if not is_channel(one.description)]
+    return [int(one.numInputRows) for one in progress.sources if not layout.is_position(one.endOffset)]
 
 
 def _behind(graph: Graph, task: TaskId) -> tuple[TaskId, ...]:

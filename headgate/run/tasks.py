@@ -363,7 +363,7 @@ class Tasks:
             output_mode=task.output_mode,
             trigger_ms=self._trigger_ms(task),
             stateful=sum(self._analysis[node.uid].stateful for node in task.trunk),
-            resize=lambda query, batch: self._sizes.resize(order.task, query, batch),
+            resize=lambda query, batch: self._sizes.resize(order.task, directory, query, batch),
             check=lambda: _check_sources(sources, directory),
         )
 

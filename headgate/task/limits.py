@@ -14,8 +14,6 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-CHANNEL = "headgate-channel"
-"""How streams that are channels call themselves: they have no limit."""
 STREAMING = "org.apache.spark.sql.connector.read.streaming"
 PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
 
@@ -25,7 +23,7 @@ class CannotSize(Exception):
 
 
 def set_limits(query: StreamingQuery, rows: Sequence[int | None]) -> None:
-    """Let the next batches have at most so many rows of each source, in the order in which the query reads them.
+    """Let the next batches have at most so many rows of all that the query reads, in its order.
 
     None: whatever it was. ``CannotSize`` if Spark has no such thing.
     """
@@ -34,18 +32,12 @@ def set_limits(query: StreamingQuery, rows: Sequence[int | None]) -> None:
         found = execution.sources()
         streams = [found.apply(index) for index in range(found.size())]
         limits = execution.uniqueSources()
-        sources = [stream for stream in streams if not is_channel(str(stream.toString()))]
-        for stream, most in zip(sources, rows, strict=True):
+        for stream, most in zip(streams, rows, strict=True):
             if most is not None:
                 limits = limits.updated(stream, _limit(stream, most))
         getattr(execution, "uniqueSources_$eq")(limits)
     except Exception as error:
         raise CannotSize(f"{type(error).__name__}: {error}") from error
-
-
-def is_channel(description: str) -> bool:
-    """Whether a stream that calls itself so is a channel."""
-    return CHANNEL in description
 
 
 def _limit(stream: Any, rows: int) -> Any:

@@ -11,7 +11,7 @@ from headgate.core.graph import Channel, Graph, Task
 from headgate.core.ids import Batch, ChannelId, TaskId
 from headgate.core.sizing import START_ROWS
 from headgate.run.sizes import Sizes
-from headgate.task.limits import CHANNEL, CannotSize
+from headgate.task.limits import CannotSize
 from tests.edges.spark_files import offsets, position
 
 UP, MIDDLE, DOWN = TaskId("up"), TaskId("middle"), TaskId("down")
@@ -37,17 +37,19 @@ class Job:
         if not self.able:
             raise CannotSize("no uniqueSources")
         assert query is QUERY
-        self.handed.append(rows)
+        assert rows[0] is None, "a channel has no limit"
+        self.handed.append(tuple(rows[1:]))
 
     def run(self, batch: int, took_ms: int, *rows: int, waited_ms: float = 0) -> None:
         """A batch of the task with the sources: the hook, then Spark's word."""
         self.sizes.waited(UP, Batch(batch), waited_ms)
-        self.sizes.resize(UP, QUERY, Batch(batch))
+        offsets(self.place / UP, batch, position("none", 3), *(f'{{"offset":{count}}}' for count in rows))
+        self.sizes.resize(UP, self.place / UP, QUERY, Batch(batch))
         self.tell(UP, batch, took_ms, rows)
 
     def tell(self, task: TaskId, batch: int, took_ms: int, rows: Sequence[int] = ()) -> None:
-        sources = [SimpleNamespace(numInputRows=count, description="numbers") for count in rows]
-        channel = SimpleNamespace(numInputRows=7, description=CHANNEL)
+        sources = [SimpleNamespace(numInputRows=count, endOffset='{"offset":5}') for count in rows]
+        channel = SimpleNamespace(numInputRows=7, endOffset=position("none", 3))
         spent = {"triggerExecution": took_ms + 1_000, "latestOffset": 1_000, "addBatch": took_ms}
         about = SimpleNamespace(batchId=batch, durationMs=spent, sources=[channel, *sources])
         self.sizes.progressed(task, self.place / task, about)
