@@ -181,7 +181,7 @@ class Sizes:
 def took_ms(progress: Any, waited_ms: float) -> float:
     """What a batch took, without waiting: for records, for its readers, for room in a sink."""
     spent = progress.durationMs
-    return max(1.0, spent.get("triggerExecution", 0) - spent.get("latestOffset", 0) - waited_ms)
+    return max(1.0, float(spent.get("triggerExecution", 0) - spent.get("latestOffset", 0) - waited_ms))
 
 
 def _counts(progress: Any) -> list[int]:

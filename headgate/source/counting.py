@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
@@ -58,13 +58,14 @@ class Range(InputPartition):
         self.begin, self.end = begin, end
 
 
-class CountingReader(DataSourceStreamReader):
+class CountingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads ranges of numbers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._start_rows = int(options["start_rows"])
         self._partitions = int(options["partitions"])
         self._end = int(options["end"]) if options["end"] else None
+        self._available_now = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Before the first number."""
@@ -79,9 +80,15 @@ class CountingReader(DataSourceStreamReader):
         begin = int(start["offset"])
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else self._start_rows
         reached = begin + room if self._end is None else max(begin, min(begin + room, self._end))
+        if self._available_now:
+            self._end, self._available_now = reached, False
         if reached == begin:
             time.sleep(IDLE_WAIT_S)
         return _offset(reached)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """A query is to end with what there is now: that is one batch more, and then none."""
+        self._available_now = True
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Share the numbers out evenly."""
