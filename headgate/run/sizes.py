@@ -106,9 +106,11 @@ class Sizes:
             rows, shares = sized.sizing.rows, sized.shares
             changed = rows != sized.handed
         if changed:
+            channels = layout.read_offsets(directory, batch).are_channels()
+            if channels.count(False) != len(shares):
+                return  # Something has no offset yet, so it cannot be told what it is.
+            own = iter(shares)
             try:
-                own = iter(shares)
-                channels = layout.read_offsets(directory, batch).are_channels()
                 self._hand(query, [None if channel else next(own) for channel in channels])
             except CannotSize as error:
                 self._refused = True

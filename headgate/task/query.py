@@ -356,7 +356,8 @@ class Query:
             self.work.write(frame, batch)
             self._measure("write_ms", (time.monotonic() - begun) * 1000, batch)
             self._measure("wait_ms", waited * 1000, batch)
-            self._measure("held_up_ms", self._held_up_s * 1000, batch)
+            if self._held_up_s:
+                self._measure("held_up_ms", self._held_up_s * 1000, batch)
             self._resize(batch)
         except Stopped:
             raise

@@ -137,6 +137,15 @@ def test_a_spark_that_cannot_do_it_is_told_of_once_and_sizes_stay(tmp_path: Path
     assert "give rows_per_batch" in job.warned[0]
 
 
+def test_a_query_of_which_a_part_has_no_offset_yet_is_sized_later(tmp_path: Path) -> None:
+    job = Job(tmp_path, ALONE)
+    offsets(tmp_path / UP, 0, position("none", 3), "-", '{"offset":5}')
+    job.sizes.resize(UP, tmp_path / UP, QUERY, Batch(0))
+    assert job.handed == []
+    job.run(1, 500, START_ROWS)
+    assert job.handed == [(START_ROWS,)]
+
+
 def test_nothing_is_asked_of_sources_that_do_not_size_themselves(tmp_path: Path) -> None:
     job = Job(tmp_path, ALONE, (False,))
     job.run(0, 500, START_ROWS)
