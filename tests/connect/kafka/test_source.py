@@ -302,7 +302,8 @@ def test_a_job_ends_with_a_bounded_source_and_leaves_out_what_came_later(
 def test_a_backlog_is_read_in_batches_that_grow_and_every_record_comes_out_once(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(kafka, topic, range(150_000))
+    for begin in range(0, 150_000, 50_000):
+        write(kafka, topic, range(begin, begin + 50_000))
     counts: list[int] = []
 
     def took_ms(progress: Any, _: float) -> float:
