@@ -10,6 +10,7 @@ from bench import core, growth, jobs, recovery, sinks
 ON_SPARK = {
     "cost": jobs.checkpoint_cost,
     "duration": jobs.checkpoint_duration,
+    "sizes": jobs.batch_sizes,
     "hop": jobs.channel_hop,
     "overtaking": jobs.overtaking,
     "task": recovery.task_level,

@@ -104,6 +104,48 @@ def checkpoint_cost(spark: SparkSession, rows: int = 10_000_000) -> None:
     )
 
 
+def batch_sizes(spark: SparkSession, rows: int = 20_000_000) -> None:
+    """Batches that size themselves against sizes that were chosen by hand, of the generator and of files."""
+    schema = "key STRING, value DOUBLE, event_time TIMESTAMP"
+
+    def contender(source: Callable[[], hg.Source]) -> Callable[[], float]:
+        def work() -> float:
+            with scratch() as where:
+                job = hg.Job(
+                    "sizes",
+                    checkpoint=hg.Checkpointing(storage=where / "storage"),
+                    spark_conf={"spark.sql.shuffle.partitions": "2"},
+                )
+                totals = job.source("rows", source()).transform("totals", _totals)
+                totals.sink("out", hg.files.sink(where / "out"))
+                run(job, spark)
+            return rows
+
+        return work
+
+    def generated(size: int | None) -> Callable[[], hg.Source]:
+        return lambda: hg.generator.source(rows=rows, rows_per_batch=size, keys=10_000, event_step_ms=1)
+
+    with scratch() as files:
+        written = hg.generator.source(rows=rows, keys=10_000, event_step_ms=1)
+        made = written._columns(spark.range(rows, numPartitions=10).toDF("n"))  # noqa: SLF001 - the same rows
+        made.select("key", "value", "event_time").write.parquet(f"file://{files}/in")
+
+        def read(size: int | None) -> Callable[[], hg.Source]:
+            return lambda: hg.files.source(
+                files / "in", format="parquet", schema=schema, rows_per_batch=size, bounded=True
+            )
+
+        for what, made_by in (("the generator", generated), ("files", read)):
+            sizes = {"sizes itself": None, "4,000,000 rows a batch": 4_000_000, "1,000,000": 1_000_000}
+            compare(
+                f"{rows:,} rows of {what} in windows, 10k keys",
+                "rows",
+                {name: contender(made_by(size)) for name, size in sizes.items()},
+                3,
+            )
+
+
 def checkpoint_duration(spark: SparkSession) -> None:
     """Checkpoints of little state and of much, with as many changes between them."""
 

@@ -67,14 +67,18 @@ class Offsets:
     def positions(self) -> Mapping[ChannelId, Batch]:
         """Where the batch ends on each channel. A channel's offsets carry its name."""
         found: dict[ChannelId, Batch] = {}
-        for line in filter(_is_position, self.sources):
+        for line in filter(is_position, self.sources):
             offset = json.loads(line)
             found[ChannelId(offset["channel"])] = Batch(offset["batch"])
         return found
 
     def of_sources(self) -> list[str]:
         """Where the batch ends on everything that is not a channel, in the order in which the query reads it."""
-        return [line for line in self.sources if not _is_position(line)]
+        return [line for line in self.sources if not is_position(line)]
+
+    def are_channels(self) -> tuple[bool, ...]:
+        """Of all that the query reads, in its order, what is a channel."""
+        return tuple(map(is_position, self.sources))
 
     def provider(self) -> str:
         """The state store that the query has used from its first batch on: it outlives what the session says."""
@@ -86,7 +90,7 @@ class Offsets:
         return int(found) if found.isdecimal() else None
 
 
-def _is_position(line: str) -> bool:
+def is_position(line: str) -> bool:
     """Whether a line of the offset log is a position on a channel: those have these two fields and no others."""
     return line.startswith("{") and set(json.loads(line)) == {"channel", "batch"}
 
@@ -196,7 +200,7 @@ def move_positions(
         )
     lines = []
     for line in offsets.sources:
-        if _is_position(line):
+        if is_position(line):
             before = ChannelId(json.loads(line)["channel"])
             channel = renamed.get(before, before)
             line = json.dumps({"channel": channel, "batch": wanted[channel]})  # noqa: PLW2901

@@ -63,13 +63,15 @@ class Job:
         spark_conf: Mapping[str, str | bool | float] | None = None,
         master: str | None = None,
         batch_interval: Duration | None = None,
+        latency: Duration | None = None,
     ) -> None:
         """Describe a job.
 
         ``name``: its state is found by it. ``restart``: what to do after a failure; delays that grow, if nothing is
         said. ``state_backend``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master``
         are for the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data,
-        if nothing is said.
+        if nothing is said. ``latency``: batches that size themselves stay shorter than this, where they can; a part of
+        the checkpoint interval, if nothing is said.
         """
         where = _caller()
         _check_name(where, "job", name)
@@ -104,6 +106,9 @@ class Job:
         with _at(where):
             self.batch_interval_ms = (
                 None if batch_interval is None else duration_ms(batch_interval, name="batch_interval")
+            )
+            self.latency_ms = (
+                None if latency is None else duration_ms(latency, name="latency", example="500ms", least=1)
             )
         self._draft = _Draft(name, where, None if state_backend is None else state_backend.name)
 

@@ -28,6 +28,7 @@ from headgate.core.events import Event, TransactionCommitted
 from headgate.core.ids import CheckpointId, LeaderId, SinkId
 from headgate.core.records import Ending, Restore
 from headgate.core.restart import FailureClass
+from headgate.core.sizing import target_ms
 from headgate.core.state import JobState, Phase
 from headgate.errors import ExternalError, HeadgateError, InvalidJob, InvalidOption, UserError
 from headgate.job.analyse import Analysis, analyse
@@ -302,6 +303,7 @@ class Running:
             tell=self._loop.tell,
             alive=self._alive.check,
             batch_interval_ms=job.batch_interval_ms,
+            target_ms=target_ms(settings.interval_ms, job.latency_ms),
         )
         self._control = ControlServer(
             lambda: self._recorder.status(self._loop.now_ms(), self._loop.state),

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +25,7 @@ from headgate.core.graph import Channel, Graph
 from headgate.core.ids import NO_BATCH, Batch, CheckpointId, Generation, Run, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, InFlight
 from headgate.core.restart import Failure, FailureClass
+from headgate.core.sizing import TARGET_MAX_MS
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InternalError, UserError
 from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
@@ -31,6 +33,7 @@ from headgate.job.plan import Plan, PlannedTask
 from headgate.run import fit
 from headgate.run.batch_runs import BatchRuns, Past
 from headgate.run.loop import Observation
+from headgate.run.sizes import Sizes
 from headgate.run.storage import Storage
 from headgate.sink.api import TwoPhaseSink, WriteId
 from headgate.snapshot import rebuild
@@ -66,6 +69,7 @@ class Tasks:
         tell: Callable[[Event | Observation], None],
         alive: Callable[[], bool] = lambda: True,
         batch_interval_ms: int | None,
+        target_ms: float = TARGET_MAX_MS,
     ) -> None:
         """Nothing runs yet."""
         self._job = job
@@ -90,6 +94,12 @@ class Tasks:
         self.batch_runs = BatchRuns()
         self._settled: dict[tuple[Generation, SinkId], Batch] = {}
         self._advised: set[TaskId] = set()
+        self._sizes = Sizes(
+            graph,
+            {task.id: tuple(source.sizes_itself for _, source in self._sources(task)) for task in plan.tasks},
+            target_ms,
+            self._warn,
+        )
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
@@ -109,7 +119,9 @@ class Tasks:
             self._tell(TaskFailed(order.generation, order.task, order.run, Failure(kind, str(error))))
             return
         self._gates.hold(order.generation, order.task)
-        query = Query(self._work(order, begin), self._listener, self._tell_of_query, self._measured(order.task))
+        work = self._work(order, begin)
+        self._sizes.begin(order.task)
+        query = Query(work, self._listener, self._tell_of_query, self._measured(order.task, work.directory))
         with self._lock:
             self._queries[order.task] = query
         query.pause(self._pacing.next())
@@ -183,7 +195,12 @@ class Tasks:
         """Start the query of a run again, which waits for a time that the machine's clock has gone back behind."""
         work = query.work
         self._warn(f"task {work.task}: the clock of this machine was set back, so its query is started again")
-        query.relaunch(lambda: self._gates.hold(work.generation, work.task))
+
+        def ready() -> None:
+            self._gates.hold(work.generation, work.task)
+            self._sizes.begin(work.task)
+
+        query.relaunch(ready)
 
     def error_of(self, task: TaskId, run: Run) -> BaseException | None:
         """What a task's last run died of, if it was raised in this process."""
@@ -346,6 +363,7 @@ class Tasks:
             output_mode=task.output_mode,
             trigger_ms=self._trigger_ms(task),
             stateful=sum(self._analysis[node.uid].stateful for node in task.trunk),
+            resize=lambda query, batch: self._sizes.resize(order.task, directory, query, batch),
             check=lambda: _check_sources(sources, directory),
         )
 
@@ -458,9 +476,14 @@ class Tasks:
     def _warn(self, text: str) -> None:
         self._tell(Observation("warning", {"text": text}))
 
-    def _measured(self, task: TaskId) -> Callable[[str, float, object], None]:
-        def measure(kind: str, value: float, about: object) -> None:
-            self._tell(Observation(kind, {"task": task, "value": value, "about": about}))
+    def _measured(self, task: TaskId, directory: Path) -> Callable[[str, float, Any], None]:
+        def measure(kind: str, value: float, about: Any) -> None:
+            if kind in ("wait_ms", "held_up_ms"):
+                self._sizes.waited(task, about, value)
+            elif kind == "progress":
+                self._sizes.progressed(task, directory, about)
+            fields = {"task": task, "value": value, "about": about, "batch_rows": self._sizes.rows(task)}
+            self._tell(Observation(kind, fields))
 
         return measure
 

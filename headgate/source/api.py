@@ -71,6 +71,16 @@ class Source(ABC):
         """
         return None
 
+    @property
+    def sizes_itself(self) -> bool:
+        """Whether Headgate may say how many rows a batch has, and change that while the query runs.
+
+        If so, the stream that ``load`` makes keeps to the limit that Spark hands it (``ReadMaxRows``), and begins with
+        ``core.sizing.START_ROWS``. Asked on the driver each time the task's query starts. By default batches are as the
+        source makes them.
+        """
+        return False
+
     def ended(self, offset: str) -> bool:  # noqa: ARG002 - for those who override it
         """Whether there is nothing after ``offset``, and never will be. ``offset`` is JSON, as in Spark's offset log.
 

@@ -4,7 +4,8 @@ One rule: row n is a function of n and the generator's own arguments, and of not
 into batches, of time, or of what came before. So every range of offsets can be read again, and every row proves itself:
 ``seq`` counts the rows of its key without a gap, and ``Generator.counts`` says how many there must be.
 
-Spark makes all the rows: its ``rate-micro-batch`` source counts, and column expressions do the rest.
+Spark makes all the rows: one source counts, and column expressions do the rest. Where the size of batches is given, it
+is Spark's ``rate-micro-batch``, else one that can be told how far to count (``counting``).
 
 How ``key`` and ``seq`` come out of n alone. The keys are dealt like cards: every round of m rows holds each of m keys
 once, so ``seq`` is the number of the round. The order within a round is ``a * place + c * round`` modulo m: with a and
@@ -21,7 +22,9 @@ from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
+from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption
+from headgate.source import counting
 from headgate.source.api import Source
 
 SHARES = 10_000
@@ -35,7 +38,7 @@ def source(
     *,
     rows: int | None = None,
     rows_per_second: int | None = None,
-    rows_per_batch: int = 10_000,
+    rows_per_batch: int | None = None,
     keys: int = 100,
     skew: float = 0.0,
     out_of_order: float | str = 0,
@@ -48,7 +51,7 @@ def source(
 
     ``rows``              end after this many; None: never
     ``rows_per_second``   at most this many a second, in small batches; None: as fast as they are taken
-    ``rows_per_batch``    how many a batch, if there is no rate
+    ``rows_per_batch``    how many a batch, if there is no rate; None: batches size themselves
     ``keys``              how many different keys: ``key-000000``, ``key-000001``, ...
     ``skew``              the share of all rows that go to the first key; 0: every key gets the same
     ``out_of_order``      events are up to this much earlier than their place in the stream says: seconds, or "500ms"
@@ -65,7 +68,7 @@ def source(
         ("partitions", partitions, 1),
     )
     for name, value, least in counts:
-        if value is None and name in ("rows", "rows_per_second"):
+        if value is None and name in ("rows", "rows_per_second", "rows_per_batch"):
             continue
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidOption(f"generator.source: {name} is {value!r}: give a whole number, as in {name}=1000")
@@ -104,7 +107,7 @@ class Generator(Source):
 
     rows: int | None
     rows_per_second: int | None
-    rows_per_batch: int
+    rows_per_batch: int | None
     keys: int
     hot: int
     late_max_us: int
@@ -124,14 +127,30 @@ class Generator(Source):
         rate = self.rows_per_second
         return None if rate is None else next(ms for ms in TRIGGERS_MS if rate * ms % 1000 == 0)
 
+    @property
+    def sizes_itself(self) -> bool:
+        """Yes, unless the user says how many rows a batch or a second has."""
+        return self.rows_per_batch is None and self.rows_per_second is None
+
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
         """Let Spark count, and compute the columns from the count."""
-        if self.rows_per_second is None:
-            batch = self.rows_per_batch
+        if self.sizes_itself:
+            # No rows at all are one batch of none, so that somebody is asked whether this is the end.
+            end = None if self.rows is None else max(1, self.rows)
+            counted = counting.load(spark, start_rows=START_ROWS, partitions=self.partitions, end=end)
         else:
+            counted = self._counted_evenly(spark, trigger_ms)
+        if self.rows is not None:
+            counted = counted.where(F.col("n") < self.rows)
+        return self._columns(counted)
+
+    def _counted_evenly(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
+        """Count by the same number in every batch."""
+        batch = self.rows_per_batch or 0
+        if self.rows_per_second is not None:
             interval_ms = trigger_ms or self.trigger_ms or TRIGGERS_MS[-1]
             batch = max(1, self.rows_per_second * interval_ms // 1000)
-        counted = (
+        return (
             spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", batch)
             .option("numPartitions", self.partitions)
@@ -140,12 +159,9 @@ class Generator(Source):
             .load()
             .select(F.col("value").alias("n"))
         )
-        if self.rows is not None:
-            counted = counted.where(F.col("n") < self.rows)
-        return self._columns(counted)
 
     def ended(self, offset: str) -> bool:
-        """Whether all ``rows`` are out. ``offset`` is the number of the next row, past the end in the last batch."""
+        """Whether all ``rows`` are out. ``offset`` is the number of the next row, perhaps past the end."""
         try:
             reached = int(json.loads(offset)["offset"])
         except (ValueError, KeyError, TypeError):
@@ -157,7 +173,9 @@ class Generator(Source):
     def describe(self) -> str:
         """How much, how fast, over how many keys."""
         amount = "rows without end" if self.rows is None else f"{self.rows} rows"
-        speed = "" if self.rows_per_second is None else f", {self.rows_per_second} a second"
+        speed = ", in batches that size themselves" if self.sizes_itself else ""
+        if self.rows_per_second is not None:
+            speed = f", {self.rows_per_second} a second"
         skew = f", {self.hot * 100 / SHARES:g} % of them one key's" if self.hot else ""
         return f"generator: {amount}{speed}, {self.keys} keys{skew}"
 

@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from headgate.columns import check_columns
+from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption
 from headgate.source.api import Source
 from headgate.source.listing import Listing
@@ -62,6 +63,8 @@ FORMAT = "headgate-files"
 IDLE_WAIT_S = 0.08
 """How long a planner waits for a new file. Spark asks again 10 ms after an answer, even if there was nothing new."""
 KEEP, DELETE = "keep", "delete"
+BATCH_BYTES = 512 << 20
+"""A batch that sizes itself has no more of a disk than this, whatever its rows are like."""
 PARTITION_ROWS = 20_000
 """Fewer rows than this are not worth a partition of their own."""
 
@@ -91,7 +94,7 @@ def source(
     ``schema``           the columns, as DDL, such as "user STRING, amount DOUBLE, at TIMESTAMP". Other columns of the
                          files are left out; a field that a JSON object does not have is null. Times in JSON and CSV
                          carry their zone (2025-01-01T00:00:00Z), or the column is a TIMESTAMP_NTZ
-    ``rows_per_batch``   at most this many rows a batch; None: all that are there
+    ``rows_per_batch``   at most this many rows a batch; None: batches size themselves
     ``bounded``          the source ends when all files that are there are read
     ``consumed``         what becomes of files that a completed checkpoint has gone past: "keep", "delete", or the path
                          of a directory on the same file system that they are moved to
@@ -168,6 +171,11 @@ class FileSource(Source):
         """Yes: files do not change."""
         return True
 
+    @property
+    def sizes_itself(self) -> bool:
+        """Yes, unless the user says how many rows a batch may have."""
+        return self._rows_per_batch is None
+
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - any interval will do
         """Check the schema and the directory, and let Spark read through ``LogReader``."""
         schema = _checked(self._schema, self._form)
@@ -181,7 +189,8 @@ class FileSource(Source):
             .options(
                 directory=self._path,
                 form=json.dumps(asdict(self._form)),
-                rows_per_batch=str(self._rows_per_batch or ""),
+                rows_per_batch=str(self._rows_per_batch or START_ROWS),
+                bytes_per_batch=str(BATCH_BYTES if self.sizes_itself else ""),
                 partitions=str(spark.sparkContext.defaultParallelism),
             )
             .load()
@@ -211,7 +220,8 @@ class FileSource(Source):
 
     def describe(self) -> str:
         """Where, in which format, how much at a time, and what becomes of files that were read."""
-        limit = "" if self._rows_per_batch is None else f", at most {self._rows_per_batch} rows a batch"
+        given = self._rows_per_batch
+        limit = ", in batches that size themselves" if given is None else f", at most {given} rows a batch"
         end = ", to the end of what is there" if self._bounded else ""
         then = {KEEP: "", DELETE: ", then deleted"}.get(self._consumed, f", then moved to {self._consumed}")
         unfit = "" if self._form.mode == FAILFAST else f", {self._form.mode}"
@@ -265,6 +275,7 @@ class LogReader(DataSourceStreamReader):
         self._directory = options["directory"]
         self._form = Form(**json.loads(options["form"]))
         self._rows_per_batch = int(options["rows_per_batch"] or 0)
+        self._bytes_per_batch = int(options.get("bytes_per_batch") or 0)
         self._partitions = int(options["partitions"])
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._listing = Listing(self._directory)
@@ -284,7 +295,7 @@ class LogReader(DataSourceStreamReader):
         position = Position.parse(start)
         wait_s = 0.0 if self._left(position) else IDLE_WAIT_S
         self._check(self._listing.wait_past(position.file, wait_s), position)
-        room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        room = limit.max_rows if isinstance(limit, ReadMaxRows) else self._rows_per_batch or None
         return asdict(self._advanced(position, room))
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
@@ -347,14 +358,21 @@ class LogReader(DataSourceStreamReader):
         self._names = names
 
     def _advanced(self, position: Position, room: int | None) -> Position:
-        """Go on from a position by ``room`` rows, or to the end of what is there."""
+        """Go on from a position by ``room`` rows, or to the end of what is there; and by few bytes, if that is said."""
+        weight = self._bytes_per_batch
         for file in self._names[bisect_left(self._names, position.file) :]:
-            if room == 0:
+            if room == 0 or weight < 0:
                 break
             here = file == position.file
             begin = position.row if here else 0
-            rows = self._index(file).rows - begin
+            known = self._index(file)
+            rows = known.rows - begin
             taken = rows if room is None else min(rows, room)
+            if weight and taken:
+                of_row = max(known.size, known.length) / known.rows
+                most = max(1, int(weight / of_row))
+                weight = -1 if taken > most else max(1, round(weight - taken * of_row))
+                taken = min(taken, most)
             position = Position(file, begin + taken, position.files if here else position.files + 1)
             room = None if room is None else room - taken
         return position

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate import layout
 from headgate.core.events import (
@@ -75,6 +76,8 @@ class QuerySpec:
     trigger_ms: int | None
     stateful: int
     """How many stateful operators there are."""
+    resize: Callable[[StreamingQuery, Batch], None] = lambda _query, _batch: None
+    """In the hook: let the batch after this one have the size that is wanted by now."""
     check: Callable[[], None] = lambda: None
     """See that all inputs can be read on from where the task stands. Once, before anything else."""
 
@@ -137,6 +140,8 @@ class Query:
         self._last: Batch | None = None
         """No batch after this one is wanted of the present query."""
         self._heartbeat = Heartbeat()
+        self._held_up_s = 0.0
+        """How long the batch in the hook has waited for news, once it was admitted."""
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
@@ -173,8 +178,10 @@ class Query:
     def wait_for_news(self, seconds: float) -> None:
         """Wait, in the hook, until there is news or the time is over. ``Stopped`` if the run is being stopped."""
         with self._lock:
+            begun = time.monotonic()
             if not self._lifecycle.is_halting:
                 self._lock.wait(seconds)
+            self._held_up_s += time.monotonic() - begun
             self._refuse_if_halting()
 
     def tell_news(self) -> None:
@@ -344,11 +351,14 @@ class Query:
             self._commit_through(Batch(batch - 1))
             self._refuse_past_last(batch)
             waited = self._enter(batch)
-            begun = time.monotonic()
+            begun, self._held_up_s = time.monotonic(), 0.0
             self._heartbeat.sign(f"batch {batch} has been running", threading.get_ident())
             self.work.write(frame, batch)
             self._measure("write_ms", (time.monotonic() - begun) * 1000, batch)
             self._measure("wait_ms", waited * 1000, batch)
+            if self._held_up_s:
+                self._measure("held_up_ms", self._held_up_s * 1000, batch)
+            self._resize(batch)
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - raised again in few words
@@ -360,6 +370,13 @@ class Query:
             raise BatchFailed(f"{type(error).__name__}: {shorten(str(error))}") from None
         self._heartbeat.sign(f"batch {batch} has been written, and not committed,")
         self._tell(OutputsWritten(self.work.generation, self.work.task, self.work.run, batch))
+
+    def _resize(self, batch: Batch) -> None:
+        """Size the next batch. A query that is just being launched begins with the size that every one begins with."""
+        with self._lock:
+            present = self._launches.present
+        if present is not None and present.state is QueryState.LIVE:
+            self.work.resize(present.query, batch)
 
     def _refuse_past_last(self, batch: Batch) -> None:
         with self._lock:

@@ -157,6 +157,7 @@ def _stored_tasks(last: CompletedCheckpoint) -> list[Line]:
             "rows": None,
             "rows_per_s": None,
             "wait_ms": None,
+            "batch_rows": None,
         }
         for snapshot in last.tasks
     ]

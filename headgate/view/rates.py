@@ -13,6 +13,7 @@ SAMPLES_MAX = 6
 class _Counted:
     rows: int = 0
     wait_ms: float = 0.0
+    batch_rows: int | None = None
     samples: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
 
 
@@ -31,19 +32,24 @@ class Rates:
         """A batch has waited this long in the hook before it was admitted."""
         self._of(task).wait_ms += wait_ms
 
+    def sized(self, task: TaskId, batch_rows: int | None) -> None:
+        """So many rows may a batch of a task have by now, if it sizes itself."""
+        self._of(task).batch_rows = batch_rows
+
     def sample(self, now_ms: int) -> None:
         """Take the counts of now, to be compared with."""
         for counted in self._tasks.values():
             counted.samples.append((now_ms, counted.rows))
 
     def of(self, task: TaskId, now_ms: int) -> dict[str, float | int | None]:
-        """A task's figures: rows since the process began, rows a second of late, and the time spent waiting."""
+        """A task's figures: rows since the process began, and a second of late; time spent waiting; size of batches."""
         counted = self._tasks.get(task) or _Counted()
         rate = None
         if counted.samples and now_ms > counted.samples[0][0]:
             since_ms, rows = counted.samples[0]
             rate = round((counted.rows - rows) * 1000 / (now_ms - since_ms), 1)
-        return {"rows": counted.rows, "rows_per_s": rate, "wait_ms": round(counted.wait_ms)}
+        waited = round(counted.wait_ms)
+        return {"rows": counted.rows, "rows_per_s": rate, "wait_ms": waited, "batch_rows": counted.batch_rows}
 
     def _of(self, task: TaskId) -> _Counted:
         return self._tasks.setdefault(task, _Counted())

@@ -83,6 +83,7 @@ class Recorder:
                 yield {"event": "notice", "text": f"{fields['name']} goes on"}
             case "progress":
                 self._rates.read(fields["task"], int(fields["value"]))
+                self._rates.sized(fields["task"], fields.get("batch_rows"))
             case "wait_ms":
                 self._rates.waited(fields["task"], fields["value"])
             case _:

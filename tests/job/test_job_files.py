@@ -35,7 +35,7 @@ def told(directory: Path, body: str) -> str:
     [
         ('hg.generator.source(rows="many")', "generator.source: rows is 'many': give a whole number, as in rows=1000"),
         ("hg.generator.source(keys=2.5)", "generator.source: keys is 2.5: give a whole number, as in keys=1000"),
-        ("hg.generator.source(rows_per_batch=None)", "generator.source: rows_per_batch is None: give a whole number"),
+        ("hg.generator.source(rows_per_batch=0.5)", "generator.source: rows_per_batch is 0.5: give a whole number"),
         ('hg.generator.source(skew="much")', "generator.source: skew is 'much': give a number, as in skew=0"),
         ("hg.generator.source(start=5)", "generator.source: start is 5: give a time such as '2025-01-01T00:00:00Z'"),
         ('hg.files.source("in", schema="a STRIN")', "column a has the type STRIN, which Spark does not have: write"),

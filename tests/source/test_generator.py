@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from headgate import generator
+from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption
 from headgate.generator import Generator
 from tests.source.streams import Stream
@@ -37,6 +38,27 @@ def test_a_stream_gives_the_same_rows_in_any_batches_and_after_a_crash_and_a_sto
     stream.run(source)
     assert sorted(stream.rows) == all_rows(spark, source, 5000)
     assert [row.n for row in sorted(stream.rows)] == list(range(5000))
+
+
+def test_batches_that_size_themselves_go_on_where_fixed_ones_were_and_the_other_way_round(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(spark, tmp_path)
+    given: dict[str, Any] = {"rows": 25_000, "keys": 7}
+    stream.run(generator.source(**given, rows_per_batch=700), until=lambda s: 1 in s.batches)
+    first = max(stream.batches) + 1
+    stream.run(generator.source(**given), crash_in=first + 1)
+    again = sorted(stream.batches[first + 1])
+    stream.run(generator.source(**given, rows_per_batch=3_000))
+    assert len(stream.batches[first]) == START_ROWS
+    assert sorted(stream.batches[first + 1]) == again
+    assert [row.n for row in sorted(stream.rows)] == list(range(25_000))
+
+
+def test_a_generator_of_no_rows_ends(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path)
+    stream.run(generator.source(rows=0))
+    assert stream.rows == []
 
 
 def test_a_rate_is_rows_a_batch_times_batches_a_second(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,5 +174,6 @@ def test_counts_of_an_endless_generator_need_a_number() -> None:
 def test_a_generator_says_what_it_is() -> None:
     source = generator.source(rows=5, rows_per_second=10, keys=4, skew=0.5)
     assert source.describe() == "generator: 5 rows, 10 a second, 4 keys, 50 % of them one key's"
-    assert generator.source().describe() == "generator: rows without end, 100 keys"
+    assert generator.source(rows_per_batch=9).describe() == "generator: rows without end, 100 keys"
+    assert generator.source().describe() == "generator: rows without end, in batches that size themselves, 100 keys"
     assert source.replayable

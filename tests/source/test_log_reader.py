@@ -73,6 +73,21 @@ def offsets(made: LogReader, limit: int) -> Iterator[dict[str, Any]]:
         at, after = made.latestOffset(at, ReadMaxRows(limit)), at
 
 
+def test_a_batch_that_sizes_itself_has_a_bound_in_bytes_too(tmp_path: Path) -> None:
+    for file in range(3):
+        put(tmp_path, f"{file}.json", *range(10 + 10 * file, 20 + 10 * file))
+    form = json.dumps({"kind": "json"})
+    options = {"directory": str(tmp_path), "form": form, "rows_per_batch": "1000", "partitions": "1"}
+    line = len('{"n": 10}\n')
+    made = LogReader({**options, "bytes_per_batch": str(4 * line)}, NUMBERS)
+    batches = [read(made, start, end) for start, end in pairwise(offsets(made, 1000))]
+    assert [row["n"] for batch in batches for row in batch] == list(range(10, 40))
+    assert {len(batch) for batch in batches[:2]} == {4}
+    assert max(map(len, batches)) <= 5
+    whole = LogReader({**options, "bytes_per_batch": str(1 << 20)}, NUMBERS)
+    assert len(everything(whole)) == 30
+
+
 @pytest.mark.parametrize("limit", [1, 3, 4, 100])
 def test_batches_of_any_size_are_the_same_rows(tmp_path: Path, limit: int) -> None:
     for file, numbers in (("a", range(5)), ("b", range(0)), ("c", range(5, 6)), ("d", range(6, 12))):

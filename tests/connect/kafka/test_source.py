@@ -18,7 +18,9 @@ import headgate as hg
 from headgate import state_backend
 from headgate.connect.kafka import source
 from headgate.connect.kafka.reading.source import CONNECTOR, KafkaSource
+from headgate.core.sizing import START_ROWS, TARGET_MIN_MS
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.run import sizes
 from headgate.run.control import ControlClient
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
@@ -295,6 +297,25 @@ def test_a_job_ends_with_a_bounded_source_and_leaves_out_what_came_later(
     ending, _ = run(spark, tmp_path, made, lambda: write(kafka, topic, range(600, 700)), started)
     assert ending == "finished"
     assert numbers(tmp_path) == list(range(600))
+
+
+def test_a_backlog_is_read_in_batches_that_grow_and_every_record_comes_out_once(
+    spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for begin in range(0, 150_000, 50_000):
+        write(kafka, topic, range(begin, begin + 50_000))
+    counts: list[int] = []
+
+    def took_ms(progress: Any, _: float) -> float:
+        """An eighth of what is wanted, or all of it."""
+        counts.append(progress.numInputRows)
+        return TARGET_MIN_MS / 8 if progress.numInputRows <= START_ROWS else TARGET_MIN_MS
+
+    monkeypatch.setattr(sizes, "took_ms", took_ms)
+    ending, _ = run(spark, tmp_path, source(kafka.servers, topic=topic, bounded=True), lambda: None, started)
+    assert ending == "finished"
+    assert (counts[0], max(counts)) == (START_ROWS, 4 * START_ROWS)
+    assert numbers(tmp_path) == list(range(150_000))
 
 
 def test_a_stopped_job_goes_on_where_it_was_and_refuses_a_topic_that_lost_records(

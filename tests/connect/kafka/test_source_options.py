@@ -57,8 +57,9 @@ def test_no_server_is_refused() -> None:
 
 def test_a_source_says_what_it_reads_and_no_password() -> None:
     made = source(["a:1", "b:2"], topic="orders", bounded=True, options=SASL)
-    assert made.describe() == "Kafka topic orders at a:1,b:2, to its present end"
-    assert source("a:1", pattern="o.*").describe() == "Kafka topics like o.* at a:1"
+    assert made.describe() == "Kafka topic orders at a:1,b:2, in batches that size themselves, to its present end"
+    like = source("a:1", pattern="o.*", max_offsets_per_trigger=9)
+    assert like.describe() == "Kafka topics like o.* at a:1, at most 9 offsets a batch"
     assert "pass" not in repr(made)
     assert made.replayable
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - our own

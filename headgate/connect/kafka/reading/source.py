@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F  # noqa:
 from headgate.connect.kafka.broker import BrokerClient, Partition
 from headgate.connect.kafka.reading.options import Option, checked, for_java, for_librdkafka
 from headgate.connect.kafka.security import warn_of_login
+from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption, UserError
 from headgate.source.api import Source
 from headgate.values import count
@@ -76,7 +77,7 @@ def source(
                                  or an offset for each partition: ``{0: 17, 1: "earliest"}``, for several topics
                                  ``{"orders": {0: 17}}``. Partitions that are not named begin at the earliest record
     ``isolation_level``          whether records of transactions that are open or were aborted are left out
-    ``max_offsets_per_trigger``  a bound for one micro-batch. Without one, the first batch has all there is
+    ``max_offsets_per_trigger``  a bound for one micro-batch. Without one, batches size themselves
     ``min_partitions``           let Spark split the topic's partitions into this many pieces at least
     ``bounded``                  end where the topics ended at the first start. A job that fails before its first
                                  checkpoint may find a later end when it starts again. If there is nothing to read, the
@@ -190,6 +191,11 @@ class KafkaSource(Source):
         return True
 
     @property
+    def sizes_itself(self) -> bool:
+        """Yes, unless the user says how many offsets a batch may have."""
+        return self.max_rows is None
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Spark's connector."""
         return (CONNECTOR,)
@@ -197,7 +203,10 @@ class KafkaSource(Source):
     def describe(self) -> str:
         """Topics and servers, and whether there is an end."""
         what = f"topics like {self.pattern}" if self.pattern else f"topic {', '.join(self.names)}"
-        return f"Kafka {what} at {self.servers}{', to its present end' if self.bounded else ''}"
+        limit = (
+            ", in batches that size themselves" if self.sizes_itself else f", at most {self.max_rows} offsets a batch"
+        )
+        return f"Kafka {what} at {self.servers}{limit}{', to its present end' if self.bounded else ''}"
 
     def open(self) -> None:
         """See that the brokers answer and have the topics."""
@@ -253,7 +262,7 @@ class KafkaSource(Source):
             "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
             "failOnDataLoss": str(not self.ignore_lost).lower(),
             "includeHeaders": str(self.headers).lower(),
-            "maxOffsetsPerTrigger": self.max_rows,
+            "maxOffsetsPerTrigger": self.max_rows or START_ROWS,
             "minPartitions": self.min_partitions,
             "groupIdPrefix": f"{self.group}-reader" if self.group else None,
             "fetchOffset.numRetries": ASKED_TIMES,
