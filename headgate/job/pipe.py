@@ -246,7 +246,7 @@ def _of_timers(**call: Any) -> messages.StateRequest:
 
 
 def _framed(request: messages.StateRequest) -> bytes:
-    raw = request.SerializeToString()
+    raw: bytes = request.SerializeToString()
     return _HEADER.pack(_VERSION, len(raw)) + raw
 
 
@@ -270,7 +270,7 @@ def _filled(kind: str, name: str, length: int) -> bytes:
 
 def checked(answer: bytes) -> messages.StateResponse:
     """An answer which is no error."""
-    response = messages.StateResponse.FromString(answer)
+    response: messages.StateResponse = messages.StateResponse.FromString(answer)
     if response.statusCode:
         raise ExternalError(f"Spark's state answered: {response.errorMessage}")
     return response

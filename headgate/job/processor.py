@@ -128,6 +128,8 @@ def rehearse(processor: KeyedProcessor) -> list[Declared]:
             one.open(BatchState(rehearsal, processor.time, StructType.fromDDL))
         case Processor() as one:
             one.open(KeyedState(rehearsal, processor.time, StructType.fromDDL))
+        case other:
+            raise AssertionError(f"no such processor: {other!r}")
     return list(rehearsal.declared.values())
 
 

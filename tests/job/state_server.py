@@ -67,6 +67,7 @@ class StateServer:
 
     def _answer(self, request: messages.StateRequest) -> Any:
         call: Any = request
+        above = call
         names = []
         while (name := call.WhichOneof("method") if "method" in call.DESCRIPTOR.oneofs_by_name else None) is not None:
             names.append(name)
@@ -106,7 +107,7 @@ class StateServer:
                 return messages.StateResponse(value=_told((self.values[at],)) if at in self.values else b"")
             case "valueStateUpdate":
                 self.values[at] = self._taken(name, call.value)
-            case "clear":
+            case _:
                 self.values.pop(at, None)
         return messages.StateResponse()
 
@@ -124,7 +125,7 @@ class StateServer:
                 self.lists.setdefault(at, []).extend(self._taken(name, raw) for raw in call.value)
             case "appendValue":
                 self.lists.setdefault(at, []).append(self._taken(name, call.value))
-            case "clear":
+            case _:
                 self.lists.pop(at, None)
         return messages.StateResponse()
 
@@ -173,7 +174,7 @@ class StateServer:
         """What Spark makes of a value: nothing, if it is not of its type."""
         (value,) = pickle.loads(raw)
         of = self._schemas[name].fields[0].dataType
-        wanted = {LongType: int, DoubleType: float}.get(type(of))
+        wanted = int if isinstance(of, LongType) else float if isinstance(of, DoubleType) else None
         return None if wanted is not None and type(value) is not wanted else value
 
 

@@ -194,17 +194,17 @@ class Silence(BatchProcessor):
 def test_timers_by_columns_come_once_when_the_watermark_has_passed_them(
     spark: SparkSession, tmp_path: Path, pipelined: str
 ) -> None:
-    came = [[("a", 0), ("b", 0)], [("a", 4)], [("c", 7)], [("c", 8.5)]]
+    came: list[list[tuple[str, float]]] = [[("a", 0), ("b", 0)], [("a", 4)], [("c", 7)], [("c", 8.5)]]
     for number, batch in enumerate(came):
         rows = [{"key": key, "seq": number, "at": START + timedelta(minutes=at)} for key, at in batch]
         write(tmp_path / "in", number, rows)
     spark.conf.set(PIPELINED, pipelined)
     frame = stream(spark, tmp_path / "in").withWatermark("at", "1 minute")
-    rows = run_dry(run_processor(frame, Silence(), "key"), tmp_path)
-    minutes = sorted((row.key, round(row.at_ms - START.timestamp() * 1_000) // 60_000) for row in rows)
+    told = run_dry(run_processor(frame, Silence(), "key"), tmp_path)
+    minutes = sorted((row.key, round(row.at_ms - START.timestamp() * 1_000) // 60_000) for row in told)
     # The watermark comes to 7.5: all three of b have passed, and of a, which is silent since 4, one.
     assert minutes == [("a", 7), ("b", 3), ("b", 4), ("b", 5)]
-    assert {(row.key, row.since.astimezone(UTC), row.timers) for row in rows} == {
+    assert {(row.key, row.since.astimezone(UTC), row.timers) for row in told} == {
         ("a", START + timedelta(minutes=4), 1),
         ("b", START, 1),
     }
@@ -335,7 +335,7 @@ class Wrong(BatchProcessor):
                 yield pa.table({"key": batch.keys["key"], "m": [1] * batch.keys.num_rows})
             case "output":
                 yield pa.table({"key": batch.keys["key"], "n": ["1"] * batch.keys.num_rows})
-            case "rows":
+            case _:
                 yield {"key": "a", "n": 1}
 
 

@@ -1,6 +1,6 @@
 """The same program, key by key in Spark's own way and in a whole partition: nobody can tell the difference."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -55,7 +55,7 @@ class Program(Processor):
             context.timer_at(context.processing_ms + at_ms)
 
     def step(self, does: str, argument: int, context: Context) -> Any:
-        steps = {
+        steps: dict[str, Callable[[], Any]] = {
             "get": self.number.get,
             "exists": self.number.exists,
             "update": lambda: self.number.update(argument),
@@ -131,7 +131,7 @@ def as_spark(server: StateServer, processor: Program | ByColumns, batch: Batch) 
     """One batch, as Spark's worker runs it."""
     with server.client(KEY) as client:
         util = TransformWithStateInPandasUdfUtils(on_spark(processor), "ProcessingTime")
-        seen = []
+        seen: list[Any] = []
         make = Row(*ROWS.names)
         for key, rows in groupby(batch, key=lambda step: step[0]):
             seen += util.transformWithStateUDF(client, Mode.PROCESS_DATA, (key,), (make(*row) for row in rows))
@@ -144,7 +144,7 @@ def in_one(server: StateServer, processor: Program | ByColumns, batch: Batch, ba
     """The same in a whole partition."""
     ours = on_spark(processor)
     ours._whole = True
-    columns = list(zip(*batch, strict=True)) or [[], [], []]
+    columns = list(zip(*batch, strict=True)) or [(), (), ()]
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, arrow_schema(ROWS, "it"), strict=True)], ROWS.names)
     to = pa.schema([("_0", pa.struct(list(arrow_schema(OUTPUT, "it"))))])
     with server.client(KEY) as client:

@@ -64,7 +64,7 @@ def served(answer: Answer) -> Iterator[tuple[Any, list[int]]]:
 def echoes_keys(request: messages.StateRequest) -> bytes:
     """Answers a key with itself, as a value."""
     raw = request.implicitGroupingKeyRequest.setImplicitKey.key
-    return messages.StateResponse(value=raw).SerializeToString()
+    return bytes(messages.StateResponse(value=raw).SerializeToString())
 
 
 @pytest.mark.parametrize("window_bytes", [0, 100, pipe.WINDOW_BYTES])
@@ -107,7 +107,7 @@ def test_a_connection_that_spark_closes_is_an_error_that_says_where_to_look() ->
 def names_back(request: messages.StateRequest) -> bytes:
     name = request.utilsRequest.parseStringSchema.schema.split()[0]
     text = f'{{"type":"struct","fields":[{{"name":"{name}"}}]}}'
-    return messages.StateResponseWithStringTypeVal(value=text).SerializeToString()
+    return bytes(messages.StateResponseWithStringTypeVal(value=text).SerializeToString())
 
 
 def says_nothing(_: messages.StateRequest) -> bytes:
