@@ -4,7 +4,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class _Query:
         return Timing(self._seen.wall_s, self._seen.cpu_s, rows)
 
 
-def keyed(spark: SparkSession) -> None:
+def keyed(spark: SparkSession, sizes: Sequence[int] = SIZES, rounds: int = 3) -> None:
     """Rows a second and CPU seconds, in batches of several sizes."""
     spark.conf.set("spark.sql.streaming.pollingDelay", "1s")
     with scratch() as where:
@@ -106,8 +106,7 @@ def keyed(spark: SparkSession) -> None:
         }
         (where / "files").mkdir()
         number = itertools.count()
-        for size in SIZES:
-            rounds = 4 if size <= SIZES[0] else 3
+        for size in sizes:
             made = [_file(where / "files", next(number), size) for _ in range(rounds)]
             turns = {name: iter(made) for name in contenders}
 
