@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from hypothesis import given, settings, strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.stateful_processor_util import (
 )
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
+from headgate.job import pipe
 from headgate.job.arrow import arrow_schema
 from headgate.job.batches import BatchProcessor, BatchState, KeyedBatch
 from headgate.job.in_batches import InBatches
@@ -165,8 +167,9 @@ STEPS = st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(DOES), 
 BATCHES = st.lists(st.lists(STEPS, max_size=25).map(lambda steps: sorted(steps, key=lambda step: step[0])), max_size=3)
 
 
-def compare(processor: type[Program | ByColumns], batches: list[Batch], batch_rows: int) -> None:
+def compare(processor: type[Program | ByColumns], batches: list[Batch], batch_rows: int, *, many: bool) -> None:
     theirs, ours = StateServer(), StateServer()
+    pipe._trials[pyspark.__version__] = many
     for number, batch in enumerate(batches):
         theirs.now_ms = ours.now_ms = 3 * number
         assert in_one(ours, processor(), batch, batch_rows) == as_spark(theirs, processor(), batch)
@@ -174,13 +177,17 @@ def compare(processor: type[Program | ByColumns], batches: list[Batch], batch_ro
         assert [*filter(None, ours.maps.values())] == [*filter(None, theirs.maps.values())]
 
 
-@given(BATCHES, st.integers(1, 10))
+@given(BATCHES, st.integers(1, 10), st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_a_program_by_keys_sees_and_leaves_the_same_both_ways(batches: list[Batch], batch_rows: int) -> None:
-    compare(Program, batches, batch_rows)
+def test_a_program_by_keys_sees_and_leaves_the_same_both_ways(
+    batches: list[Batch], batch_rows: int, many: bool
+) -> None:
+    compare(Program, batches, batch_rows, many=many)
 
 
-@given(BATCHES, st.integers(1, 10))
+@given(BATCHES, st.integers(1, 10), st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_a_program_by_columns_sees_and_leaves_the_same_both_ways(batches: list[Batch], batch_rows: int) -> None:
-    compare(ByColumns, batches, batch_rows)
+def test_a_program_by_columns_sees_and_leaves_the_same_both_ways(
+    batches: list[Batch], batch_rows: int, many: bool
+) -> None:
+    compare(ByColumns, batches, batch_rows, many=many)
