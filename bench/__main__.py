@@ -5,13 +5,14 @@
 
 import sys
 
-from bench import core, growth, jobs, recovery, sinks
+from bench import core, growth, jobs, keyed, recovery, sinks
 
 ON_SPARK = {
     "cost": jobs.checkpoint_cost,
     "duration": jobs.checkpoint_duration,
     "sizes": jobs.batch_sizes,
     "hop": jobs.channel_hop,
+    "keyed": keyed.keyed,
     "overtaking": jobs.overtaking,
     "task": recovery.task_level,
     **sinks.ON_SPARK,

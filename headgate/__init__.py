@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
     from headgate.job.api import Job, Stream
+    from headgate.job.batches import BatchProcessor, BatchState, KeyedBatch, ListColumn, MapColumn, ValueColumn
     from headgate.job.keyed import KeyedState, ListState, MapState, ValueState
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbortScope",
+    "BatchProcessor",
+    "BatchState",
     "CheckpointId",
     "Checkpointing",
     "Context",
@@ -51,8 +54,11 @@ __all__ = [
     "IdempotentSink",
     "Job",
     "JobClient",
+    "KeyedBatch",
     "KeyedState",
+    "ListColumn",
     "ListState",
+    "MapColumn",
     "MapState",
     "Options",
     "Owner",
@@ -67,6 +73,7 @@ __all__ = [
     "TransactionCommittable",
     "TwoPhaseSink",
     "UserError",
+    "ValueColumn",
     "ValueState",
     "Write",
     "WriteAheadBatch",
@@ -97,6 +104,7 @@ _HOMES = {
     "headgate.core.ids": ("CheckpointId", "Generation"),
     "headgate.errors": ("ExternalError", "FencedOff", "HeadgateError", "UserError"),
     "headgate.job.api": ("Job", "Stream"),
+    "headgate.job.batches": ("BatchProcessor", "BatchState", "KeyedBatch", "ListColumn", "MapColumn", "ValueColumn"),
     "headgate.job.keyed": ("KeyedState", "ListState", "MapState", "ValueState"),
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing",),

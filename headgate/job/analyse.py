@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob, UserError
+from headgate.job.keyed import KeyedProcessor
 from headgate.job.node import Node, NodeKind
-from headgate.job.processor import Processor, rehearse, run_processor
+from headgate.job.processor import rehearse, run_processor
 from headgate.source.api import Source
 
 LOADED = -1
@@ -48,7 +49,7 @@ def analyse(nodes: Sequence[Node], spark: SparkSession) -> dict[str, Analysis]:
         if node.kind is NodeKind.SINK:
             continue
         inputs = [frames[uid] for uid in node.inputs]
-        if isinstance(processor := node.what, Processor):
+        if isinstance(processor := node.what, KeyedProcessor):
             _called(node, partial(rehearse, processor))
         frame = load(node, spark, None) if node.kind is NodeKind.SOURCE else _apply(node, inputs)
         on_whole = not node.new_task and not whole.isdisjoint(node.inputs)
@@ -140,7 +141,7 @@ def _output(node: Node, inputs: Sequence[DataFrame]) -> object:
         case NodeKind.TRANSFORM | NodeKind.JOIN:
             return what(*inputs)
         case NodeKind.PROCESS:
-            assert isinstance(what, Processor)
+            assert isinstance(what, KeyedProcessor)
             assert node.key is not None
             return run_processor(inputs[0], what, node.key, node.output_mode)
         case NodeKind.UNION:

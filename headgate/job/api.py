@@ -20,6 +20,8 @@ from headgate.columns import check_columns
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Strategy
 from headgate.core.settings import Mode
 from headgate.errors import InvalidJob, InvalidOption
+from headgate.job.batches import BatchProcessor
+from headgate.job.keyed import KeyedProcessor
 from headgate.job.node import Node, NodeKind
 from headgate.job.processor import TIME_MODES, Processor
 from headgate.job.settings import Checkpointing, check_scheme
@@ -202,14 +204,44 @@ class Stream:
 
         With a single name the processor gets plain keys, with a sequence of names it gets tuples.
         """
+        return self._process("process", uid, processor, Processor, key, new_task=new_task)
+
+    def process_batches(
+        self,
+        uid: str,
+        processor: BatchProcessor | None = None,
+        *,
+        key: str | Sequence[str] = (),
+        new_task: bool = False,
+    ) -> "Stream":
+        """The same by columns: ``processor`` gets the rows of many keys at once, and their state. It is much faster.
+
+        State is kept in the same way: an operator may change from ``process`` to this, and back, and go on with it.
+        """
+        return self._process("process_batches", uid, processor, BatchProcessor, key, new_task=new_task)
+
+    def _process(
+        self,
+        verb: str,
+        uid: str,
+        processor: object,
+        needed: type[KeyedProcessor],
+        key: str | Sequence[str],
+        *,
+        new_task: bool,
+    ) -> "Stream":
         where = _caller()
-        _check_uid(where, "process", uid)
-        if not isinstance(processor, Processor):
-            raise InvalidJob(f"{where}: process({uid!r}, ...) needs a headgate.Processor, not {_seen(processor)}")
+        _check_uid(where, verb, uid)
+        if not isinstance(processor, KeyedProcessor) or not isinstance(processor, needed):
+            other = {Processor: "process_batches", BatchProcessor: "process"}[needed]
+            hint = f"; it is one for {other}" if isinstance(processor, KeyedProcessor) else ""
+            raise InvalidJob(
+                f"{where}: {verb}({uid!r}, ...) needs a headgate.{needed.__name__}, not {_seen(processor)}{hint}"
+            )
         _need(
             where,
             self._draft.state_backend in {None, "rocksdb"},
-            f"process({uid!r}, ...) needs the state backend rocksdb, not {self._draft.state_backend}: "
+            f"{verb}({uid!r}, ...) needs the state backend rocksdb, not {self._draft.state_backend}: "
             "Spark keeps this state in no other",
         )
         _need(where, hasattr(processor, "output"), f"{type(processor).__name__} has no output: name its columns there")
@@ -225,7 +257,7 @@ class Stream:
         _need(
             where,
             bool(names) and all(map(_is_name, names)),
-            f"process({uid!r}, ...) has key={_seen(key)}: name the columns by which state is kept, as in key='user'",
+            f"{verb}({uid!r}, ...) has key={_seen(key)}: name the columns by which state is kept, as in key='user'",
         )
         return self._add(
             where, uid, NodeKind.PROCESS, processor, key=key if isinstance(key, str) else names, new_task=new_task

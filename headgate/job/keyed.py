@@ -7,8 +7,9 @@ that a zone has twice in autumn cannot be told apart: let workers run in UTC.)
 Names are Spark's own, in Python's spelling; values are plain, where Spark has rows of one column.
 """
 
+from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
@@ -138,18 +139,35 @@ class MapState(Generic[K, V]):
         self._spark.clear()
 
 
-class KeyedState:
+class Asking:
+    """What is the same for all that ask for state: how types and times are written."""
+
+    def __init__(self, handle: StatefulProcessorHandle, time: str, parse: Callable[[str], DataType]) -> None:
+        self._handle = handle
+        self._time = time
+        self._parse = parse
+
+    def _column(self, of: str | DataType) -> StructType:
+        """State of one column, which is how Spark keeps it."""
+        column = self._parse(f"value {of}") if isinstance(of, str) else StructType([StructField("value", of)])
+        assert isinstance(column, StructType)
+        return column
+
+    def _ttl_ms(self, name: str, ttl: Duration | None) -> int | None:
+        if ttl is None:
+            return None
+        if self._time != "processing":
+            raise InvalidJob(f"state {name!r} has a ttl, which goes by the clock: set time = 'processing'")
+        return duration_ms(ttl, name="ttl", example="1h", least=1)
+
+
+class KeyedState(Asking):
     """Where a processor asks for its state, in ``open``.
 
     A type is written as in SQL (``"double"``, ``"array<string>"``, ``"struct<at: timestamp, value: double>"``) or
     given as a Spark type. With a ``ttl`` (``"1h"``) a value expires this long after it was last written, and is not
     seen again from then on; this needs ``time = "processing"``.
     """
-
-    def __init__(self, handle: StatefulProcessorHandle, time: str, parse: Callable[[str], DataType]) -> None:
-        self._handle = handle
-        self._time = time
-        self._parse = parse
 
     def value(self, name: str, of: str | DataType, *, ttl: Duration | None = None) -> ValueState[Any]:
         """One value for each key."""
@@ -169,18 +187,19 @@ class KeyedState:
         spark = self._handle.getMapState(name, keys, column, self._ttl_ms(name, ttl))
         return MapState(spark, _zoned(keys), _zoned(column))
 
-    def _column(self, of: str | DataType) -> StructType:
-        """State of one column, which is how Spark keeps it."""
-        column = self._parse(f"value {of}") if isinstance(of, str) else StructType([StructField("value", of)])
-        assert isinstance(column, StructType)
-        return column
 
-    def _ttl_ms(self, name: str, ttl: Duration | None) -> int | None:
-        if ttl is None:
-            return None
-        if self._time != "processing":
-            raise InvalidJob(f"state {name!r} has a ttl, which goes by the clock: set time = 'processing'")
-        return duration_ms(ttl, name="ttl", example="1h", least=1)
+class KeyedProcessor(ABC):
+    """What all processors have, whether they work key by key or by columns."""
+
+    output: ClassVar[str | StructType]
+    """The columns that it yields, as in SQL (``"sensor string, value double"``) or as a Spark type."""
+    time: ClassVar[str] = "none"
+    """What timers and time to live go by: ``"none"``, ``"processing"`` (the clock) or ``"event"`` (the watermark)."""
+    event_time: ClassVar[str] = ""
+    """The column of ``output`` that carries event time on, for a watermark further down; only with ``"event"``."""
+
+    def close(self) -> None:  # noqa: B027 - one may have nothing to let go
+        """Let go of what ``open`` opened. Runs at the end of each partition of a batch that succeeds."""
 
 
 class Declared(NamedTuple):

@@ -7,27 +7,39 @@ A processor is pickled and runs in Spark's Python workers. Between two batches i
 nothing else. Spark needs RocksDB as the state backend for it.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
-    StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
 )
 from pyspark.sql.types import StructType
 
 from headgate.errors import InvalidJob
-from headgate.job.keyed import Declared, KeyedState, Rehearsal, as_it_is, zoned
+from headgate.job.arrow import arrow_schema
+from headgate.job.batches import BatchProcessor, BatchState
+from headgate.job.cells import Cursor, WaitingHandle
+from headgate.job.in_batches import InBatches
+from headgate.job.keyed import Declared, KeyedProcessor, KeyedState, Rehearsal, as_it_is, zoned
+from headgate.job.partition import Due, Keys, OnSpark, Starts
 from headgate.values import Duration, duration_ms
 
+OUTPUT_ROWS = 10_000
+"""Output is handed to Spark in pieces of so many rows."""
+
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+
+PIPELINED = "spark.sql.headgate.pipelined"
+"""A setting of Spark: ``false`` has every call of state wait for its answer, as Spark does it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Context:
         return list(self._handle.listTimers())
 
 
-class Processor(ABC):
+class Processor(KeyedProcessor):
     """What to do with the rows of one key, given what is remembered of it.
 
     ::
@@ -88,14 +100,7 @@ class Processor(ABC):
                 self.last.update(last)
     """
 
-    output: ClassVar[str | StructType]
-    """The columns that it yields, as in SQL (``"sensor string, value double"``) or as a Spark type."""
-    time: ClassVar[str] = "none"
-    """What timers and time to live go by: ``"none"``, ``"processing"`` (the clock) or ``"event"`` (the watermark)."""
-    event_time: ClassVar[str] = ""
-    """The column of ``output`` that carries event time on, for a watermark further down; only with ``"event"``."""
-
-    def open(self, state: KeyedState) -> None:  # noqa: B027 - one may do without state
+    def open(self, state: KeyedState) -> None:
         """Ask for state, and keep it in ``self``. Runs before anything else: in every worker, and on the driver too.
 
         The names and types of state must be the same each time: they are checked against what is stored.
@@ -108,30 +113,42 @@ class Processor(ABC):
         Rows come in no certain order. A batch that fails runs again from the state before it.
         """
 
-    def on_timer(self, key: Any, at_ms: int, context: Context) -> Iterable[Row] | None:  # noqa: B027 - or timers
+    def on_timer(self, key: Any, at_ms: int, context: Context) -> Iterable[Row] | None:
         """A timer has come: once, after the rows of the batch. It is gone afterwards."""
 
-    def close(self) -> None:  # noqa: B027 - or anything to let go
-        """Let go of what ``open`` opened. Runs at the end of each partition of a batch that succeeds."""
 
-
-def rehearse(processor: Processor) -> list[Declared]:
+def rehearse(processor: KeyedProcessor) -> list[Declared]:
     """Open a copy of a processor to see whether it can be: what fails in Spark's own worker is hard to read.
 
     Returns the state that it asks for.
     """
     rehearsal = Rehearsal()
-    copy(processor).open(KeyedState(rehearsal, processor.time, StructType.fromDDL))
+    match copy(processor):
+        case BatchProcessor() as one:
+            one.open(BatchState(rehearsal, processor.time, StructType.fromDDL))
+        case Processor() as one:
+            one.open(KeyedState(rehearsal, processor.time, StructType.fromDDL))
+        case other:
+            raise AssertionError(f"no such processor: {other!r}")
     return list(rehearsal.declared.values())
 
 
 def run_processor(
-    frame: DataFrame, processor: Processor, key: str | Sequence[str], output_mode: str = "append"
+    frame: DataFrame, processor: KeyedProcessor, key: str | Sequence[str], output_mode: str = "append"
 ) -> DataFrame:
     """The stream of what ``processor`` yields for ``frame``, keyed by the columns ``key``."""
     columns = [key] if isinstance(key, str) else list(key)
     output = _struct(processor.output)
-    on_spark = _OnSpark(processor, frame.select(*columns).schema, output, plain_key=isinstance(key, str))
+    # A key that is no column by itself, such as a field of a struct, is one that only Spark finds.
+    plain = all(frame.columns.count(name) == 1 for name in columns)
+    whole = plain and frame.sparkSession.conf.get(PIPELINED, "true") != "false"
+    shape = (frame.schema, frame.select(*columns).schema, output, TIME_MODES[processor.time])
+    on_spark: OnSpark
+    if isinstance(processor, BatchProcessor):
+        on_spark = InBatches(processor, *shape, whole=whole)
+    else:
+        assert isinstance(processor, Processor)
+        on_spark = _KeyByKey(processor, *shape, plain_key=isinstance(key, str), whole=whole)
     return frame.groupBy(*columns).transformWithState(
         statefulProcessor=on_spark,
         outputStructType=output,
@@ -141,23 +158,58 @@ def run_processor(
     )
 
 
-class _OnSpark(StatefulProcessor):
+class _KeyByKey(OnSpark):
     """A processor as Spark calls it."""
 
-    def __init__(self, processor: Processor, keys: StructType, output: StructType, *, plain_key: bool) -> None:
+    piece_rows = 50_000
+    keep_types = True
+
+    def __init__(self, processor: Processor, *args: Any, plain_key: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._processor = processor
-        self._keys = keys
-        self._output = output
         self._plain_key = plain_key
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
+    def opened(self, handle: StatefulProcessorHandle) -> None:
         self._names = sorted(self._output.names)
         self._zoned = zoned(self._output) or as_it_is
-        self._zoned_keys = [zoned(field.dataType) or as_it_is for field in self._keys.fields]
+        self._zoned_keys = [zoned(field.dataType) or as_it_is for field in self._key_types.fields]
+        self._out = arrow_schema(self._output, "the output")
+        self._cursor = Cursor(self._client)
+        ours: Any = WaitingHandle(handle, self._cursor) if self._whole else handle
+        self._ours: StatefulProcessorHandle = ours
         # A worker has no session, and this is the only other way to read a type.
-        parse = handle._statefulProcessorApiClient._parse_string_schema  # noqa: SLF001
-        self._processor.open(KeyedState(handle, self._processor.time, parse))
+        self._processor.open(KeyedState(ours, self._processor.time, self._client._parse_string_schema))  # noqa: SLF001
+
+    def on_rows(self, rows: pa.Table, keys: Keys, starts: Starts) -> Iterator[pa.RecordBatch]:
+        self._cursor.begin(self.pipe, keys.raws)
+        context = Context(*self.times_ms, self._ours, self._processor.time)
+        make = Row(*rows.column_names)
+        columns = [column.to_pylist() for column in rows.columns]
+        ends = [*starts.tolist()[1:], rows.num_rows]
+        named = zip(*(column.to_pylist() for column in keys.columns), strict=True)
+
+        def each() -> Iterator[Row]:
+            for place, (start, end, key) in enumerate(zip(starts.tolist(), ends, named, strict=True)):
+                self._cursor.place = place
+                of_key = (make(*values) for values in zip(*(column[start:end] for column in columns), strict=True))
+                yield from self._checked(self._processor.process(self._key(key), of_key, context))
+
+        yield from self._in_batches(each())
+        self._cursor.flush()
+
+    def on_due(self, due: Due) -> Iterator[pa.RecordBatch]:
+        self._cursor.begin(self.pipe, due.keys.raws)
+        context = Context(*self.times_ms, self._ours, self._processor.time)
+
+        def each() -> Iterator[Row]:
+            for place, at_ms in zip(due.which, due.at_ms, strict=True):
+                self._cursor.place = place
+                key = self._key(tuple(self._key_types.fromInternal(due.keys.rows[place])))
+                yield from self._checked(self._processor.on_timer(key, at_ms, context))
+                self._ours.deleteTimer(at_ms)
+
+        yield from self._in_batches(each())
+        self._cursor.flush()
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
         return self._checked(self._processor.process(self._key(key), rows, self._context(timerValues)))
@@ -196,6 +248,11 @@ class _OnSpark(StatefulProcessor):
                     f"({', '.join(self._output.names)}): yield Row(name=value, ...) with exactly these names"
                 )
             yield self._zoned(row)
+
+    def _in_batches(self, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+        """Output as Arrow, made in the way in which Spark makes it."""
+        while some := list(islice(rows, OUTPUT_ROWS)):
+            yield pa.RecordBatch.from_pylist([row.asDict(recursive=True) for row in some], schema=self._out)
 
 
 def _struct(output: str | StructType) -> StructType:

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from headgate.job.keyed import Declared
+from headgate.job.keyed import Declared, KeyedProcessor
 from headgate.job.node import Node
-from headgate.job.processor import TIME_MODES, Processor, rehearse
+from headgate.job.processor import TIME_MODES, rehearse
 
 Schemas = Mapping[str, tuple[StructType, StructType]]
 """The columns of the key and of the value of each state, by its name."""
@@ -27,7 +27,7 @@ def as_before(node: Node, key: StructType, properties: Mapping[str, Any], schema
     ``key`` has the columns that its input is keyed by.
     """
     processor = node.what
-    assert isinstance(processor, Processor)
+    assert isinstance(processor, KeyedProcessor)
     asked = rehearse(processor)
     mode = TIME_MODES[processor.time]
     if properties["timeMode"] != _NO_TIME.get(mode, mode) or properties["outputMode"] != node.output_mode.capitalize():

@@ -34,9 +34,17 @@ class Frame:
     @property
     def ours(self) -> bool:
         """Whether it is Headgate's. The part that hands rows to the user's functions does not count."""
+        return self._inside and not self.hands_over
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether it is of the part that hands rows to the user's functions, and checks what they give."""
+        return self._inside and "/headgate/job/" in self.file.replace("\\", "/")
+
+    @property
+    def _inside(self) -> bool:
         where = self.file.replace("\\", "/")
-        inside = where.startswith(f"{_PACKAGE}/") or "/site-packages/headgate/" in where
-        return inside and "/headgate/job/" not in where
+        return where.startswith(f"{_PACKAGE}/") or "/site-packages/headgate/" in where
 
     @property
     def installed(self) -> bool:
@@ -56,7 +64,8 @@ class Crossed:
     @property
     def place(self) -> Frame | None:
         """Where it was raised: the innermost frame of the user or of Headgate."""
-        return next((frame for frame in reversed(self.frames) if frame.ours or not frame.installed), None)
+        theirs = (frame for frame in reversed(self.frames) if not (frame.installed or frame.hands_over) or frame.ours)
+        return next(theirs, None)
 
     @property
     def short_name(self) -> str:

@@ -11,6 +11,7 @@ from headgate import restart, state_backend
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
+from headgate.job.batches import BatchProcessor, KeyedBatch
 from headgate.job.node import Node, NodeKind
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
@@ -26,6 +27,13 @@ class Echo(Processor):
 
     def process(self, key: Any, rows: Iterator[Row], context: Context) -> Iterator[Row]:
         raise AssertionError(key, rows, context)
+
+
+class Columns(BatchProcessor):
+    output = "value string"
+
+    def process(self, batch: KeyedBatch) -> Any:
+        return batch.rows.select(["value"])
 
 
 class NoOutput(Processor):
@@ -217,6 +225,20 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         r"LINE: process\('x', ...\) needs a headgate.Processor, not",
     ),
     (lambda: stream().process("x", anything(Echo), key="k"), r"LINE: process\('x', ...\) needs a headgate.Processor"),
+    (
+        lambda: stream().process("x", anything(Columns()), key="k"),
+        r"LINE: process\('x', ...\) needs a headgate.Processor, not .*; it is one for process_batches",
+    ),
+    (
+        lambda: stream().process_batches("x", anything(Echo()), key="k"),
+        r"LINE: process_batches\('x', ...\) needs a headgate.BatchProcessor, not .*; it is one for process$",
+    ),
+    (lambda: stream().process_batches("x"), r"LINE: process_batches\('x', ...\) needs .*BatchProcessor, not None$"),
+    (lambda: stream().process_batches("x", Columns()), r"LINE: process_batches\('x', ...\) has key=\(\): name the"),
+    (
+        lambda: stream(in_memory()).process_batches("x", Columns(), key="k"),
+        r"LINE: process_batches\('x', ...\) needs the state backend rocksdb, not hashmap",
+    ),
     (lambda: stream().process("x", NoOutput(), key="k"), "LINE: NoOutput has no output: name its columns there"),
     (lambda: stream().process("x", BadTime(), key="k"), "LINE: BadTime.time is 'lunar': choose one of 'none', 'proc"),
     (lambda: stream().process("x", Echo()), r"LINE: process\('x', ...\) has key=\(\): name the columns"),

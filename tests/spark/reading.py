@@ -64,7 +64,7 @@ def outputs(shape: str, directory: Path) -> "dict[str, Counter[int]]":
             return {"pairs": numbers(out / "pairs")}
         case "windows":
             return {"windows": numbers(out / "windows")}
-        case "keyed":
+        case "keyed" | "columns":
             return {"places": numbers(out / "places")}
         case "random":
             return {name: numbers(out / name) for name in ("one", "two", "three")}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, functions as F  # noqa: N812 - Spark's custom
 
@@ -31,6 +32,28 @@ class Counting(hg.Processor):
             seen += 1
             yield Row(n=row.n, key=key, place=seen)
         self.seen.update(seen)
+
+
+class CountingColumns(hg.BatchProcessor):
+    """The same by columns. Where there is a flag to leave, it fails once, after it has changed state."""
+
+    output = Counting.output
+
+    def __init__(self, flag: str = "") -> None:
+        self.flag = flag
+
+    def open(self, state: hg.BatchState) -> None:
+        self.seen = state.value("seen", "bigint")
+
+    def process(self, batch: hg.KeyedBatch) -> Any:
+        before = self.seen.get().fill_null(0).to_numpy()
+        place = np.arange(batch.rows.num_rows) - batch.starts[batch.key_of_row] + before[batch.key_of_row] + 1
+        counts = np.diff(batch.starts, append=batch.rows.num_rows)
+        self.seen.update(before + counts)
+        if self.flag and not Path(self.flag).exists() and before.any():
+            Path(self.flag).touch()
+            raise hg.ExternalError("this batch does not please")
+        yield batch.rows.select(["n", "key"]).append_column("place", pa.array(place))
 
 
 def build(
@@ -93,6 +116,9 @@ def build(
             rows_in.transform("windows", _windows).sink("in-windows", hg.files.sink(f"{out}/windows"))
         case "keyed":
             rows_in.process("places", Counting(), key="key").sink("places-out", hg.files.sink(f"{out}/places"))
+        case "columns":
+            counting = CountingColumns(f"{directory}/failed")
+            rows_in.process_batches("places", counting, key="key").sink("places-out", hg.files.sink(f"{out}/places"))
         case _:
             raise AssertionError(shape)
     return job

@@ -231,6 +231,19 @@ def test_keyed_state_is_carried_to_another_place_and_goes_on(
     check_places(first, tmp_path)
 
 
+def test_a_processor_by_columns_goes_on_with_the_state_of_one_by_keys_and_fails_without_loss(
+    spark: SparkSession, tmp_path: Path, kept_keyed: tuple[Path, Path]
+) -> None:
+    first, kept = kept_keyed
+    result, lines = run(spark, "columns", tmp_path, options=hg.Options(restore_from=str(kept)), **KEYED)
+    assert result.ending == "finished"
+    check_places(first, tmp_path)
+    failed = [
+        line["message"] for line in lines if line["event"] == "task-failed" and "does not please" in line["message"]
+    ]
+    assert len(failed) == 1, "it failed in the processor, after state was changed"
+
+
 def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(
     spark: SparkSession, tmp_path: Path, savepoint: tuple[Path, Path]
 ) -> None:

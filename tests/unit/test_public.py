@@ -61,6 +61,8 @@ def is_public(names: list[str]) -> bool:
 def test_the_public_names_are_these_and_no_others() -> None:
     assert headgate.__all__ == [
         "AbortScope",
+        "BatchProcessor",
+        "BatchState",
         "CheckpointId",
         "Checkpointing",
         "Context",
@@ -72,8 +74,11 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "IdempotentSink",
         "Job",
         "JobClient",
+        "KeyedBatch",
         "KeyedState",
+        "ListColumn",
         "ListState",
+        "MapColumn",
         "MapState",
         "Options",
         "Owner",
@@ -88,6 +93,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "TransactionCommittable",
         "TwoPhaseSink",
         "UserError",
+        "ValueColumn",
         "ValueState",
         "Write",
         "WriteAheadBatch",
