@@ -7,7 +7,7 @@ key that Spark lets us see.
 ``which`` names keys by their place in the order of the keys.
 """
 
-# ruff: noqa: D102, ARG002 - Access says what each does, and with what
+# ruff: noqa: D102, ARG002 - StateAccess says what each does, and with what
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -36,7 +36,7 @@ class Variable(NamedTuple):
     """Spark's own object for it."""
 
 
-class Access(Protocol):
+class StateAccess(Protocol):
     """What can be done with the state of some keys."""
 
     def values(self, of: Variable) -> list[Internal | None]:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType
 
 from headgate.errors import InvalidJob
-from headgate.job.access import Access, Variable
+from headgate.job.access import StateAccess, Variable
 from headgate.job.arrow import arrow_type, as_column, from_internals, internals
-from headgate.job.keyed import Asking, KeyedProcessor
+from headgate.job.keyed import KeyedProcessor, StateDeclarations
 from headgate.job.partition import Starts
 from headgate.values import Duration, duration_ms
 
@@ -49,7 +49,7 @@ class KeyedBatch:
         rows: pa.Table,
         keys: pa.Table,
         starts: Starts,
-        access: Access,
+        access: StateAccess,
         time: str,
         times_ms: tuple[int, int],
     ) -> None:
@@ -214,7 +214,7 @@ class MapColumn:
         self._now.access.clear(self._of, _which(where, self._now.count, "where"))
 
 
-class BatchState(Asking):
+class BatchState(StateDeclarations):
     """Where a batch processor asks for its state, in ``open``: as ``KeyedState``, and kept in the same way.
 
     A processor may become a batch processor, or the other way round, and go on with its state.
@@ -286,7 +286,7 @@ class BatchProcessor(KeyedProcessor):
 class Now:
     """The keys that a processor is at."""
 
-    access: Access
+    access: StateAccess
     count: int
 
     def aligned(self, values: Column, to: pa.DataType, where: Column, what: str) -> tuple[pa.Array, list[int]]:

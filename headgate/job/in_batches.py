@@ -14,7 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
 from headgate.errors import InvalidJob
-from headgate.job.access import Access, OneKey, Piped
+from headgate.job.access import OneKey, Piped, StateAccess
 from headgate.job.arrow import arrow_schema, as_column, as_table, from_internals
 from headgate.job.batches import BatchProcessor, BatchState, KeyedBatch
 from headgate.job.partition import Due, Keys, OnSpark, Starts
@@ -86,7 +86,7 @@ class InBatches(OnSpark):
         starts: Starts,
         which: np.ndarray[Any, Any],
         at_ms: np.ndarray[Any, Any],
-        access: Access,
+        access: StateAccess,
         times_ms: tuple[int, int],
     ) -> Iterator[pa.RecordBatch]:
         of_timers = [column.take(pa.array(which)) for column in keys]
@@ -94,7 +94,7 @@ class InBatches(OnSpark):
         yield from self._given(self._processor.on_timers(self._batch(rows, keys, starts, access, times_ms)))
 
     def _batch(
-        self, rows: pa.Table, keys: Sequence[pa.Array], starts: Starts, access: Access, times_ms: tuple[int, int]
+        self, rows: pa.Table, keys: Sequence[pa.Array], starts: Starts, access: StateAccess, times_ms: tuple[int, int]
     ) -> KeyedBatch:
         self._now.access, self._now.count = access, len(starts)
         return KeyedBatch(

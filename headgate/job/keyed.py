@@ -139,7 +139,7 @@ class MapState(Generic[K, V]):
         self._spark.clear()
 
 
-class Asking:
+class StateDeclarations:
     """What is the same for all that ask for state: how types and times are written."""
 
     def __init__(self, handle: StatefulProcessorHandle, time: str, parse: Callable[[str], DataType]) -> None:
@@ -161,7 +161,7 @@ class Asking:
         return duration_ms(ttl, name="ttl", example="1h", least=1)
 
 
-class KeyedState(Asking):
+class KeyedState(StateDeclarations):
     """Where a processor asks for its state, in ``open``.
 
     A type is written as in SQL (``"double"``, ``"array<string>"``, ``"struct<at: timestamp, value: double>"``) or
