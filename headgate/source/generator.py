@@ -5,7 +5,7 @@ into batches, of time, or of what came before. So every range of offsets can be 
 ``seq`` counts the rows of its key without a gap, and ``Generator.counts`` says how many there must be.
 
 Spark makes all the rows: one source counts, and column expressions do the rest. Where the size of batches is given, it
-is Spark's ``rate-micro-batch``, else one that can be told how far to count (``counting``).
+is Spark's ``rate-micro-batch``, else one of our jar that can be told how far to count (``java/src/headgate/source``).
 
 How ``key`` and ``seq`` come out of n alone. The keys are dealt like cards: every round of m rows holds each of m keys
 once, so ``seq`` is the number of the round. The order within a round is ``a * place + c * round`` modulo m: with a and
@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
 from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption
-from headgate.source import counting
 from headgate.source.api import Source
 
+COUNTING = "headgate.source.Counting"
 SHARES = 10_000
 """A skew is counted in this many parts of the whole, so that it is exact in whole numbers."""
 TRIGGERS_MS = (200, 250, 500, 1000)
@@ -137,16 +138,26 @@ class Generator(Source):
         if self.sizes_itself:
             # No rows at all are one batch of none, so that somebody is asked whether this is the end.
             end = None if self.rows is None else max(1, self.rows)
-            counted = counting.load(spark, start_rows=START_ROWS, partitions=self.partitions, end=end)
+            counted = self._counted_by_limit(spark, end) or self._counted_evenly(spark, trigger_ms)
         else:
             counted = self._counted_evenly(spark, trigger_ms)
         if self.rows is not None:
             counted = counted.where(F.col("n") < self.rows)
         return self._columns(counted)
 
+    def _counted_by_limit(self, spark: SparkSession, end: int | None) -> DataFrame | None:
+        """Count as far as Spark is told. None in a session of the user's that does not have our jar."""
+        options = {"start_rows": START_ROWS, "partitions": self.partitions} | ({} if end is None else {"end": end})
+        try:
+            return spark.readStream.format(COUNTING).options(**options).load()
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+                raise
+            return None
+
     def _counted_evenly(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
         """Count by the same number in every batch."""
-        batch = self.rows_per_batch or 0
+        batch = self.rows_per_batch or START_ROWS
         if self.rows_per_second is not None:
             interval_ms = trigger_ms or self.trigger_ms or TRIGGERS_MS[-1]
             batch = max(1, self.rows_per_second * interval_ms // 1000)
