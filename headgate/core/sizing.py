@@ -26,7 +26,7 @@ ROWS_MIN, ROWS_MAX = 100, 16_000_000
 TARGET_MIN_MS, TARGET_MAX_MS = 400, 2_500
 """Of Spark's batches, most cost 50 to 220 ms for being one: shorter ones do little else, longer ones are no faster."""
 SHARE = 2
-"""A batch takes one part in so many of the checkpoint interval at most: a checkpoint waits for the batch under way."""
+"""A batch takes at most one part in this many of the checkpoint interval: a checkpoint waits for the batch under way."""
 LOW, HIGH = 0.7, 1.4
 """Shares of the target between which the time of a batch is as wanted."""
 LOW_AT_FIRST = 0.9
@@ -36,7 +36,7 @@ FAR = 5.0
 FULL = 0.5
 """A batch that has this share of its limit is full: of an offset of Kafka there may be no row."""
 STEPS = 3
-"""So many batches in a row say the same before a size that has stood changes."""
+"""This many batches in a row say the same before a size that has stood changes."""
 FACTOR, FACTOR_AT_FIRST = 2.0, 4.0
 """The most by which a size changes at once, and until it has stood for the first time."""
 CEILING_BATCHES = 64
@@ -45,7 +45,7 @@ CEILING = 0.8
 WARM_UP, KNOWN = 10, 5
 """The first batches of a process take longer than any of their size will again."""
 FAR_APART = 4
-"""Sizes that are so many times apart say how the time grows with the rows."""
+"""Sizes that are this many times apart say how the time grows with the rows."""
 
 
 def target_ms(interval_ms: int | None, latency_ms: int | None) -> float:

@@ -23,7 +23,7 @@ AT_MS = "at_ms"
 """The column of timers in ``KeyedBatch.rows`` that has their times."""
 
 OUTPUT_ROWS = 100_000
-"""Output is handed to Spark in pieces of so many rows."""
+"""Output is handed to Spark in pieces of this many rows."""
 
 
 class InBatches(OnSpark):

@@ -124,7 +124,7 @@ class Pipe:
         del buffer[:at]
 
     def _fill(self, at: int, least: int) -> int:
-        """Read until so many bytes are there after ``at``; what is before it is thrown away."""
+        """Read until at least ``least`` bytes are there after ``at``; what is before it is thrown away."""
         del self._buffer[:at]
         while len(self._buffer) < least:
             try:

@@ -34,7 +34,7 @@ from headgate.job.partition import Due, Keys, OnSpark, Starts
 from headgate.values import Duration, duration_ms
 
 OUTPUT_ROWS = 10_000
-"""Output is handed to Spark in pieces of so many rows."""
+"""Output is handed to Spark in pieces of this many rows."""
 
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
 

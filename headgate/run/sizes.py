@@ -126,7 +126,7 @@ class Sizes:
                 del sized.limits[old]
 
     def waited(self, task: TaskId, batch: Batch, wait_ms: float) -> None:
-        """A batch has waited so long for others, for its readers or for room in a sink."""
+        """A batch has waited this long for others, for its readers or for room in a sink."""
         with self._lock:
             waits = self._waits.setdefault(task, {})
             waits[batch] = waits.get(batch, 0.0) + wait_ms

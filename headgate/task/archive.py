@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from headgate.task.launch import Start
 
 SETTLED_S = 15.0
-"""A process that has run for so long, and has been through a batch, has loaded most of what it will."""
+"""A process that has run for this long, and has been through a batch, has loaded most of what it will."""
 LOOK_S = 2.0
 AGAIN_S = 24 * 3600.0
-"""If no archive could be made, it is tried again after so long."""
+"""If no archive could be made, it is tried again after this long."""
 BATCH_DONE = b"StreamingQueryListener$QueryProgressEvent"
 """A class that is loaded when the first batch has gone through."""
 _SPOKEN_OF = re.compile(r"-Xshare|SharedArchiveFile|ArchiveClassesAtExit|LoadedClassList|RecordDynamicDump|javaagent")

@@ -39,11 +39,11 @@ VARIABLE = "HEADGATE_STARTS"
 FORM = 1
 """Another one is another form of what is remembered."""
 KEPT = 64
-"""So many starts are remembered: those that were used last."""
+"""This many starts are remembered: those that were used last."""
 ARCHIVES_KEPT = 4
 """So many of them have an archive, of some 200 MB."""
 FORGOTTEN_AFTER_S = 24 * 3600.0
-"""Nobody writes a list of classes for so long."""
+"""Nobody writes a list of classes for this long."""
 LOOK_S = 0.01
 MAIN = "org.apache.spark.deploy.SparkSubmit"
 OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"

@@ -23,7 +23,7 @@ class CannotSize(Exception):
 
 
 def set_limits(query: StreamingQuery, rows: Sequence[int | None]) -> None:
-    """Let the next batches have at most so many rows of all that the query reads, in its order.
+    """Let the next batches have at most this many rows of all that the query reads, in its order.
 
     None: whatever it was. ``CannotSize`` if Spark has no such thing.
     """

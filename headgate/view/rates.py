@@ -33,7 +33,7 @@ class Rates:
         self._of(task).wait_ms += wait_ms
 
     def sized(self, task: TaskId, batch_rows: int | None) -> None:
-        """So many rows may a batch of a task have by now, if it sizes itself."""
+        """A batch of a task may have this many rows by now, if it sizes itself."""
         self._of(task).batch_rows = batch_rows
 
     def sample(self, now_ms: int) -> None:

@@ -30,7 +30,7 @@ from tests.spark.shapes import build
 Line = dict[str, Any]
 ROWS = 6_000
 FEW = 3
-"""So many batches are left of a job that only has to come to its end: the generator does not mind."""
+"""Batches of a job that only has to come to its end: the generator does not mind another size."""
 
 
 def run(
