@@ -26,7 +26,7 @@ ROWS_MIN, ROWS_MAX = 100, 16_000_000
 TARGET_MIN_MS, TARGET_MAX_MS = 400, 2_500
 """Of Spark's batches, most cost 50 to 220 ms for being one: shorter ones do little else, longer ones are no faster."""
 SHARE = 2
-"""A batch takes at most one part in this many of the checkpoint interval: a checkpoint waits for the batch under way."""
+"""A batch takes at most one part in this many of the checkpoint interval: a checkpoint waits for one under way."""
 LOW, HIGH = 0.7, 1.4
 """Shares of the target between which the time of a batch is as wanted."""
 LOW_AT_FIRST = 0.9

@@ -12,7 +12,7 @@ ROUNDS_MIN = 2
 """With these seeds they are a driver and an executor."""
 
 
-@pytest.mark.parametrize(("group", "seed"), [("transactions", 13), ("others", 12)])
+@pytest.mark.parametrize(("group", "seed"), [("transactions", 13), pytest.param("others", 12, marks=pytest.mark.long)])
 def test_nothing_is_lost_or_doubled_in_any_sink_when_driver_executors_and_servers_are_killed(
     tmp_path: Path, kills: int, group: str, seed: int
 ) -> None:
