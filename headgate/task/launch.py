@@ -264,10 +264,10 @@ def _connected(command: list[str], environment: Mapping[str, str]) -> "subproces
             return None
         try:
             while not told.exists():
-                if process.poll() is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(LOOK_S)
                     _close(process)
                     return None
-                time.sleep(LOOK_S)
             content = told.read_bytes()
             reached = {"PYSPARK_GATEWAY_PORT": str(int.from_bytes(content[:4], "big"))}
             reached["PYSPARK_GATEWAY_SECRET"] = content[8:].decode()
