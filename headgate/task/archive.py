@@ -38,6 +38,7 @@ _MAKE = """
 (
     new=$1 archive=$2 classes=$3
     shift 3
+    echo 19 >/proc/self/autogroup || :  # Linux weighs sessions, and nice counts only within one.
     if nice -n 19 "$@"; then mv -f "$new" "$archive"; else rm -f "$new"; : >"$archive"; fi
     rm -f "$classes"
 ) </dev/null >/dev/null 2>&1 &
