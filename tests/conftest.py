@@ -11,6 +11,7 @@ seconds that each test took.
 import gc
 import json
 import os
+import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -31,6 +32,10 @@ settings.load_profile("headgate")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
 os.environ.setdefault("HEADGATE_STARTS", str(jvm.STARTS))
+
+# A shell has its background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What commands log goes where it is in nobody's way. Five files for each job are kept.
 os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headgate-test-logs"))
