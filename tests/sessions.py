@@ -22,5 +22,6 @@ def made(conf: dict[str, str] | None = None, *packages: str) -> Iterator[SparkSe
         packages=packages,
     )
     spark.sparkContext.setLogLevel("OFF")
-    yield spark
+    with session._quick_python(spark.sparkContext):  # As in a session that a job has for itself.
+        yield spark
     spark.stop()

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from headgate.cli.app import refuse
-from headgate.demo import show
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +34,8 @@ def demo(
 
     Exit codes: 0 nothing lost and nothing duplicated, 1 otherwise, 2 a wrong option.
     """
+    from headgate.demo import show  # noqa: PLC0415 - Arrow is imported only where it is needed
+
     kept = Path(directory) if directory else None
     if kept is not None and kept.exists() and (not kept.is_dir() or any(kept.iterdir())):
         refuse(f"--directory {directory}: it is there and not empty; name a new directory")

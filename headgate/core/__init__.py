@@ -29,10 +29,6 @@ Reading order, which is also the order in which a checkpoint meets the rules:
 ``timing``                 deadlines, and orders given again
 ``invariants``             what must hold in every state
 
-Not here: anything that touches the world. Edges live in the other packages.
+Not here: anything that touches the world. Edges live in the other packages. And no import: Python processes of Spark,
+which need an id or a pause from here, would build every class of the protocol first.
 """
-
-from headgate.core.job import step
-from headgate.core.state import JobState
-
-__all__ = ["JobState", "step"]

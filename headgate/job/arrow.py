@@ -8,13 +8,13 @@ Inside Spark a timestamp is a number of microseconds and a date one of days: the
 can be lost on the way.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
@@ -69,7 +69,7 @@ def as_table(rows: Any, what: str) -> pa.Table:
             return rows
         case pa.RecordBatch():
             return pa.Table.from_batches([rows])
-        case pd.DataFrame():
+        case _ if _is_of_pandas(rows, "DataFrame"):
             return pa.Table.from_pandas(rows, preserve_index=False)
         case _ if hasattr(rows, "__arrow_c_stream__"):
             return pa.table(rows)
@@ -85,7 +85,7 @@ def as_column(values: Any, to: pa.DataType, what: str) -> pa.Array:
         match values:
             case pa.ChunkedArray() | pa.Array():
                 column = values
-            case pd.Series() | pd.Index():
+            case _ if _is_of_pandas(values, "Series", "Index"):
                 column = pa.Array.from_pandas(values)
             case np.ndarray():
                 column = pa.array(values)
@@ -102,6 +102,12 @@ def as_column(values: Any, to: pa.DataType, what: str) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         (line, *_) = str(error).splitlines() or [type(error).__name__]
         raise InvalidJob(f"{what} does not fit its type {to}: {line}") from error
+
+
+def _is_of_pandas(value: Any, *classes: str) -> bool:
+    """Whether it is of one of these. pandas takes a second to import: whoever has something of it has done so."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, tuple(getattr(pandas, name) for name in classes))
 
 
 def fitted(column: pa.Array, to: pa.DataType) -> pa.Array:

@@ -3,9 +3,10 @@
 Spark puts PySpark in front of the path as an archive of sources, which Python compiles anew in every process: more than
 a second of a processor. So the archive is left out where the same PySpark is installed.
 
-A *planner* is a process for each streaming source written in Python. Spark gives it ten seconds to connect back, and no
-setting changes that. It would import PySpark, NumPy and PyArrow first, which takes ten seconds where ten others want
-the same. So it connects and identifies itself at once, and hands the connection to Spark's own program.
+A *planner* is a process for each streaming source written in Python, or one that is asked which state a processor has.
+Spark gives it ten seconds to connect back, and no setting changes that. It would import PySpark, NumPy and PyArrow
+first, which takes ten seconds where ten others want the same. So it connects and identifies itself at once, and hands
+the connection to Spark's own program.
 
 A *daemon* forks workers, each of which imports its program after the fork. So the daemon imports it before.
 
@@ -17,14 +18,17 @@ Runs by itself, without ``site`` and before anything is imported: only the stand
 import os
 import sys
 
-PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+PLANNERS = (
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
 DAEMON = "pyspark.daemon"
 
 
 def main(arguments: list[str]) -> None:
     """Do what ``python ARGUMENTS`` would."""
     port, secret = os.environ.get("PYTHON_WORKER_FACTORY_PORT"), os.environ.get("PYTHON_WORKER_FACTORY_SECRET")
-    if arguments[:2] == ["-m", PLANNER] and port and secret:
+    if len(arguments) == 2 and arguments[0] == "-m" and arguments[1] in PLANNERS and port and secret:
         plan(arguments, int(port), secret)
     elif arguments[:2] == ["-m", DAEMON] and len(arguments) == 3:
         serve(arguments)

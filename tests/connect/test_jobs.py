@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from pyspark.sql import SparkSession
 
+import headgate as hg
 from headgate.connect.kafka.broker import BrokerClient
 from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
@@ -78,10 +79,6 @@ def run() -> Iterator[Run]:
             job.kill()
 
 
-def told(job: JobProcess, event: str) -> list[Line]:
-    return [line for line in job.lines if line["event"] == event]
-
-
 def said(job: JobProcess) -> str:
     """What stands on standard error, where there is no trace of any stack."""
     text = job.log.read_text(encoding="utf-8", errors="replace")
@@ -142,7 +139,7 @@ def test_a_job_does_not_begin_without_its_servers_topics_and_tables_and_says_so_
     assert "secret" not in line
 
 
-@pytest.mark.parametrize(("jobs", "code"), [(away, 1), (missing, 2)])
+@pytest.mark.parametrize(("jobs", "code"), [(away, 1), pytest.param(missing, 2, marks=pytest.mark.long)])
 def test_headgate_run_ends_with_one_line_and_the_code_of_whoever_must_act(
     kafka: Kafka,
     postgres: Postgres,
@@ -160,34 +157,49 @@ def test_headgate_run_ends_with_one_line_and_the_code_of_whoever_must_act(
 # -- while it runs ---------------------------------------------------------------------------------------------------
 
 
+def in_process(settings: Settings, spark: SparkSession) -> tuple[hg.Result, list[Line]]:
+    """Run a job in the session of this process, where nobody has to kill it: no other JVM has to start."""
+    lines: list[Line] = []
+    return build(settings).run(None, lines.append, spark), lines
+
+
+def of(lines: list[Line], event: str) -> list[Line]:
+    return [line for line in lines if line["event"] == event]
+
+
 def test_a_row_that_is_too_large_stops_the_job_and_is_named_with_its_size(
-    kafka: Kafka, topic: str, run: Run, tmp_path: Path
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     out = to_kafka(kafka.servers, topic, ["repeat('x', IF(n = 250, 2000000, 1)) AS value"])
-    job = run({"directory": str(tmp_path), "source": ROWS, "sinks": {"out": out}})
-    assert job.end(PATIENT_S) == 2
-    (failed,) = told(job, "task-failed")
+    result, lines = in_process({"directory": str(tmp_path), "source": ROWS, "sinks": {"out": out}}, spark)
+    assert result.ending == "failed"
+    assert isinstance(result.failure, UserError)
+    (failed,) = of(lines, "task-failed")
     assert failed["class"] == "user"
     assert "a row of 2000000 bytes is too large" in failed["message"]
-    assert told(job, "restart") == []
-    assert failed["message"] in told(job, "ended")[0]["text"]
-    assert "a row of 2000000 bytes is too large" in said(job).splitlines()[-1]
+    assert of(lines, "restart") == []
+    assert failed["message"] in of(lines, "ended")[0]["text"]
+    assert failed["message"] in str(result.failure)
     assert len(read(kafka, topic)) % ROWS["rows_per_batch"] == 0
 
 
 def test_whoever_takes_up_the_id_of_a_batch_that_is_being_written_is_named_and_the_batch_runs_again(
-    kafka: Kafka, topic: str, run: Run, tmp_path: Path
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     out = to_kafka(kafka.servers, topic, ["value"])
     source = {"rows": 100, "rows_per_batch": 100}
-    job = run({"directory": str(tmp_path), "source": source, "gate": str(gate), "sinks": {"out": out}})
-    with BrokerClient(kafka.servers) as other:
-        taken = wait_for_ids(other, f"{topic}.", job)[0]
-        producer = other.init_producer(taken, 60_000)
-    gate.touch()
-    assert job.end(PATIENT_S) == 0
-    (failed,) = told(job, "task-failed")
+    lines: list[Line] = []
+    settings = {"directory": str(tmp_path), "source": source, "gate": str(gate), "sinks": {"out": out}}
+    client = build(settings).start(None, lines.append, spark)
+    try:
+        with BrokerClient(kafka.servers) as other:
+            taken = wait_for_ids(other, f"{topic}.", client)[0]
+            producer = other.init_producer(taken, 60_000)
+    finally:
+        gate.touch()  # Whatever happened: the job does not wait for ever.
+    assert client.wait(PATIENT_S).ending == "finished"
+    (failed,) = of(lines, "task-failed")
     assert failed["class"] == "external"
     assert f"another producer uses the transactional id {taken}" in failed["message"]
     assert f"producer {producer.producer_id}, epoch {producer.epoch}, has it now" in failed["message"]
@@ -195,23 +207,24 @@ def test_whoever_takes_up_the_id_of_a_batch_that_is_being_written_is_named_and_t
 
 
 def test_a_sink_with_little_room_takes_checkpoints_early_however_long_the_interval_is(
-    kafka: Kafka, topic: str, run: Run, tmp_path: Path
+    kafka: Kafka, topic: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     out = to_kafka(kafka.servers, topic, max_open=2, write_ahead=True)
-    job = run({"directory": str(tmp_path), "source": ROWS, "interval": "1h", "sinks": {"out": out}})
-    assert job.end(PATIENT_S) == 0, job.tail()
+    settings = {"directory": str(tmp_path), "source": ROWS, "interval": "1h", "sinks": {"out": out}}
+    result, lines = in_process(settings, spark)
+    assert result.ending == "finished", result
     assert sorted(int(one.value or b"") for one in read(kafka, topic)) == list(range(ROWS["rows"]))
-    assert told(job, "task-failed") == []
+    assert of(lines, "task-failed") == []
     batches = ROWS["rows"] // ROWS["rows_per_batch"]
-    assert sum(completed(line) for line in job.lines) >= batches // 2
+    assert sum(completed(line) for line in lines) >= batches // 2
 
 
-def wait_for_ids(client: BrokerClient, prefix: str, job: JobProcess) -> list[str]:
+def wait_for_ids(client: BrokerClient, prefix: str, job: hg.JobClient) -> list[str]:
     """The ids that have a transaction open, as soon as there are any."""
     found: list[str] = []
 
     def look() -> bool:
-        assert job.process.poll() is None, job.tail()
+        assert job.is_running, job.status()
         found[:] = [each.transactional_id for each in client.list_transactions(prefix, ["Ongoing"])]
         return bool(found)
 
@@ -298,9 +311,9 @@ def test_a_job_from_kafka_says_its_guarantee_and_tells_its_group_and_every_row_a
     assert shown["because"] == ["sink also is effectively-once"]
     job = run(settings)
     assert job.end(2 * PATIENT_S) == 0, job.tail()
-    (guarantee,) = told(job, "guarantee")
+    (guarantee,) = of(job.lines, "guarantee")
     assert (guarantee["guarantee"], guarantee["because"]) == (shown["guarantee"], shown["because"])
-    assert job.lines.index(guarantee) < job.lines.index(told(job, "generation")[0])
+    assert job.lines.index(guarantee) < job.lines.index(of(job.lines, "generation")[0])
     said(job)
     assert sorted(int(one.value or b"") for one in read(kafka, topic)) == list(range(500))
     assert {one.key for one in read(kafka, topic)} == {b"0", b"1", b"2"}

@@ -47,9 +47,12 @@ def test_starts_are_kept_apart_once_the_machine_was_too_busy_and_not_any_more_wh
     assert pacing.next() == 0.0
 
 
-def test_a_planner_connects_before_it_imports_anything_and_then_talks_as_sparks_own_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("planner", quick.PLANNERS)
+def test_a_planner_connects_before_it_imports_anything_and_then_talks_as_sparks_own_does(
+    tmp_path: Path, planner: str
+) -> None:
     """What it would import is not there: so nothing was imported when it connected."""
-    program = [sys.executable, "-S", quick.__file__, "-m", quick.PLANNER]
+    program = [sys.executable, "-S", quick.__file__, "-m", planner]
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("raise SystemExit('imported')")
     with socket.create_server(("127.0.0.1", 0)) as spark:
@@ -69,14 +72,14 @@ def test_a_planner_connects_before_it_imports_anything_and_then_talks_as_sparks_
                 said.flush()
                 assert broken.stderr is not None
                 assert broken.stderr.read().strip() == "imported"
-        with subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True) as planner:
+        with subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True) as whole:
             connection, _ = spark.accept()
             with connection, connection.makefile("rwb") as said:
                 assert said.read(10) == b"\0\0\0\6secret"
                 said.write(b"\0\0\0\2ok")
                 said.flush()
-                assert int.from_bytes(said.read(4), "big") == planner.pid, "Spark's own program goes on"
-            planner.kill()
+                assert int.from_bytes(said.read(4), "big") == whole.pid, "Spark's own program goes on"
+            whole.kill()
 
 
 HOME = Path(pyspark.__file__).parent.parent

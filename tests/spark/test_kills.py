@@ -17,6 +17,7 @@ from headgate.core.records import CompletedCheckpoint
 from headgate.demo.show import children
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
+from tests import jvm
 from tests.spark.process import JobProcess, completed
 from tests.spark.reading import outputs, verdict
 
@@ -115,6 +116,7 @@ def test_nothing_is_lost_or_doubled_when_executors_are_killed_again_and_again(tm
         "rows": ROWS,
         "batches": batches(kills),
         "interval": "1s",
+        "shared": {"spark.executor.extraJavaOptions": jvm.options(jvm.EXECUTOR)},
     }
     rng = random.Random(5)
     job = JobProcess(described, "--master", "local-cluster[2,1,1024]")
