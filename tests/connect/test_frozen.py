@@ -63,6 +63,7 @@ def wake(frozen: JobProcess) -> None:
     assert frozen.end(PATIENT_S) != 0, frozen.tail()
 
 
+@pytest.mark.long
 def test_the_totals_of_a_leader_that_wakes_up_late_are_not_written_over_newer_ones(
     start: Start, database: Database, tmp_path: Path
 ) -> None:

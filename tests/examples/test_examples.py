@@ -41,7 +41,11 @@ def run(example: str, *options: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("example", "rows"), [("exactly_once_etl", 3_000), ("fault_tolerant_sensors", 1_800)], ids=["etl", "sensors"]
+    ("example", "rows"),
+    [
+        pytest.param("exactly_once_etl", 3_000, marks=pytest.mark.long, id="etl"),  # The exercise goes the same way.
+        pytest.param("fault_tolerant_sensors", 1_800, id="sensors"),
+    ],
 )
 def test_an_example_survives_its_kill_and_ends_with_an_exact_count(example: str, rows: int) -> None:
     done = run(example, "--rows", str(rows))

@@ -223,6 +223,7 @@ def test_rows_are_written_and_stale_generations_thrown_away_while_a_broker_is_go
     compare(visible(kafka, topic), rows_of(ours))
 
 
+@pytest.mark.long
 def test_a_job_lives_through_the_death_of_brokers_and_through_its_own(
     kafka: KafkaCluster, mortal: list[Kafka], topic: str, tmp_path: Path
 ) -> None:
