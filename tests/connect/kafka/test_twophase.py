@@ -46,7 +46,10 @@ class TestWithNet(TwoPhaseContract):
         return visible(self.kafka, topic_of(place))
 
 
+@pytest.mark.long
 class TestWithoutNet(TestWithNet):
+    """The same without a write-ahead log; tests below have what is different then."""
+
     write_ahead = False
 
 
