@@ -15,6 +15,7 @@ from tests.connect.totals import KEYS, ROWS
 from tests.kills.freezing import Wish, freeze_below, is_frozen, send, thaw_all
 from tests.spark.process import JobProcess
 
+pytestmark = pytest.mark.long  # What keeps the rows out is tested in postgres/test_leaders.py, without a job.
 JOB = Path(__file__).with_name("totals.py")
 PATIENT_S = 600.0
 NEWEST = [(str(ROWS // KEYS),)] * KEYS
@@ -63,7 +64,6 @@ def wake(frozen: JobProcess) -> None:
     assert frozen.end(PATIENT_S) != 0, frozen.tail()
 
 
-@pytest.mark.long
 def test_the_totals_of_a_leader_that_wakes_up_late_are_not_written_over_newer_ones(
     start: Start, database: Database, tmp_path: Path
 ) -> None:

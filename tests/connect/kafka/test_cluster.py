@@ -181,7 +181,8 @@ def test_a_coordinator_that_dies_right_after_its_answer_has_decided_for_all_read
     see_through(kafka, topic)
 
 
-@pytest.mark.parametrize("mode", ["two-phase", pytest.param("staged", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["two-phase", "staged"])
 def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and_after(
     kafka: KafkaCluster,
     mortal: list[Kafka],
@@ -207,6 +208,7 @@ def test_a_pre_committed_checkpoint_is_committed_although_brokers_die_before_and
     compare(visible(kafka, topic), [*rows_of(write_id(0)), *rows_of(write_id(1))])
 
 
+@pytest.mark.long
 def test_rows_are_written_and_stale_generations_thrown_away_while_a_broker_is_gone(
     kafka: KafkaCluster, topic: str, spark: SparkSession, tmp_path: Path, opened: Open, client: BrokerClient
 ) -> None:
