@@ -14,8 +14,8 @@ import typer
 
 from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, locate, refuse
 from headgate.cli.log import LogFile, log_files
-from headgate.errors import ExternalError, InvalidOption
-from headgate.run.control import ControlClient
+from headgate.errors import InvalidOption
+from headgate.run.control import ControlClient, may_be_there
 from headgate.run.past import PAGE
 from headgate.store.history import HistoryPosition, HistoryReader
 from headgate.store.jobstore import JobStore
@@ -26,8 +26,8 @@ POLL_S = 0.5
 """How often a storage on this machine, or a log, is looked at again."""
 POLL_FAR_S = 5.0
 """The same of a storage elsewhere, where each look is a listing."""
-ALIVE_EVERY = 4
-"""At every so many looks that found nothing, it is asked whether the job still runs."""
+LAST_WORDS_S = 20.0
+"""A process that no longer leads may take so long to write down how the job ended."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,9 @@ def register(app: typer.Typer) -> None:
 
 def events(
     job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until the job ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what happens, until the job ends.")
+    ] = False,
     since: Annotated[
         str | None, typer.Option(metavar="10min|TIME", help="Only what happened within this time, or since then.")
     ] = None,
@@ -77,33 +79,28 @@ def events(
 def _follow(
     store: JobStore, history: HistoryReader, seen: dict[Any, int], types: list[str] | tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Print what comes until the process that runs the job is gone."""
+    """Print what comes until the process that runs the job is gone, and what it said last."""
     wait_s = POLL_S if store.local_root is not None else POLL_FAR_S
-    quiet = 0
+    client = ControlClient(store)
+    last: dict[str, Any] | None = None
+    gone_s: float | None = None
+    ended = False
     while True:
-        over = quiet % ALIVE_EVERY == 0 and not _runs(store)
+        leader = client.leader()  # First: what is written before it goes is then read below.
         came = history.follow(seen)
         for at, line in came:
+            ended = line.get("event") == "ended" or (ended and line.get("event") != "generation")
             if not types or line.get("event") in types:
                 _print(at, line, as_json=as_json)
-        if over:
+        if leader is not None:
+            last, gone_s = leader, None
+        elif last is None or ended or not may_be_there(last):
             return
-        quiet = 0 if came and not _ended(came) else quiet + 1
-        if not (came and _ended(came)):
-            time.sleep(wait_s)
-
-
-def _ended(came: list[tuple[HistoryPosition, dict[str, Any]]]) -> bool:
-    return any(line.get("event") == "ended" for _, line in came)
-
-
-def _runs(store: JobStore) -> bool:
-    """Whether a process runs the job. One on another machine may."""
-    client = ControlClient(store)
-    try:
-        return client.status() is not None or client.elsewhere() is not None
-    except ExternalError:  # It is there, and does not answer.
-        return True
+        else:
+            gone_s = gone_s or time.monotonic()
+            if time.monotonic() - gone_s > LAST_WORDS_S:
+                return
+        time.sleep(wait_s)
 
 
 def _print(at: HistoryPosition, line: dict[str, Any], *, as_json: bool) -> None:
@@ -130,7 +127,9 @@ def _since(given: str, now_ms: int) -> int:
 
 def logs(
     job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the command that writes it ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the command that writes it ends.")
+    ] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="The last N lines.")] = 100,
     path: Annotated[bool, typer.Option("--path", help="Print where the file is, and nothing of it.")] = False,
     storage: StorageOption = None,

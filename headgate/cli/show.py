@@ -22,7 +22,7 @@ from headgate.cli.app import (
 from headgate.cli.log import run_log
 from headgate.errors import BadStorage, ExternalError
 from headgate.run.control import ControlClient
-from headgate.run.past import PAGE, Past
+from headgate.run.past import PAGE, JobPast
 from headgate.store import jobstore
 from headgate.store.jobstore import JobStore
 from headgate.view import job as view, text
@@ -93,7 +93,7 @@ def checkpoints(
     if number is not None and (summary or before is not None):
         refuse(f"checkpoint {number} with --summary or --before: choose one of them")
     with found(job, storage) as store:
-        past = Past(store)
+        past = JobPast(store)
         if summary:
             _summary(past, as_json=as_json)
         elif number is not None:
@@ -101,12 +101,12 @@ def checkpoints(
         else:
             _page(past, limit, before, as_json=as_json)
         if unreadable := past.history.unreadable():
-            say(f"{unreadable} lines of the history cannot be read: `headgate events {job} --type unreadable` shows where")
+            say(f"{unreadable} lines of the history cannot be read; see `headgate events {job} --type unreadable`")
         if foreign := past.history.listing.foreign:
             say(f"{store.uri}/{foreign[0]} does not belong there, and is left alone: move it away")
 
 
-def _page(past: Past, limit: int, before: int | None, *, as_json: bool) -> None:
+def _page(past: JobPast, limit: int, before: int | None, *, as_json: bool) -> None:
     views = past.checkpoints(limit, before)
     if not views:
         none = "there is no checkpoint yet" if before is None else f"there is no checkpoint before {before}"
@@ -118,7 +118,7 @@ def _page(past: Past, limit: int, before: int | None, *, as_json: bool) -> None:
         typer.echo(f"\nolder ones: --before {older}")
 
 
-def _one(past: Past, number: int, *, as_json: bool) -> None:
+def _one(past: JobPast, number: int, *, as_json: bool) -> None:
     one = past.checkpoint(number)
     if one is None:
         known = ", ".join(str(each["id"]) for each in past.checkpoints(KNOWN_SHOWN)) or "none"
@@ -126,7 +126,7 @@ def _one(past: Past, number: int, *, as_json: bool) -> None:
     show(one, text.checkpoint(one), as_json=as_json)
 
 
-def _summary(past: Past, *, as_json: bool) -> None:
+def _summary(past: JobPast, *, as_json: bool) -> None:
     counts, figures = past.counts(), past.summary()
     show({"counts": counts, "summary": figures}, text.summary(counts, figures), as_json=as_json)
 
@@ -187,5 +187,5 @@ def _status(store: JobStore) -> dict[str, Any]:
     except ExternalError as error:
         silent = str(error)
     now_ms = time.time_ns() // 1_000_000
-    seen = Past(store).status(now_ms=now_ms, elsewhere=silent is not None)
+    seen = JobPast(store).status(now_ms=now_ms, elsewhere=silent is not None)
     return {**seen, "text": silent} if silent is not None and seen["state"] == view.UNKNOWN else seen

@@ -18,7 +18,7 @@ PAGE = 50
 """As many checkpoints or events are on a page, unless somebody wants another number."""
 
 
-class Past:
+class JobPast:
     """The past of one job, as it was at the last ``look``."""
 
     def __init__(self, store: JobStore, history: HistoryReader | None = None) -> None:
@@ -41,9 +41,7 @@ class Past:
     def status(self, *, now_ms: int, elsewhere: bool = False) -> Line:
         """The status of a job that no process here runs."""
         lines, restarts = self.history.status_lines()
-        return view.status(
-            self._store.job, self._records, lines, now_ms=now_ms, elsewhere=elsewhere, restarts=restarts
-        )
+        return view.status(self._store.job, self._records, lines, now_ms=now_ms, elsewhere=elsewhere, restarts=restarts)
 
     def checkpoints(self, limit: int = PAGE, before: int | None = None) -> list[Line]:
         """The newest checkpoints below an id, in the order of ids."""

@@ -63,7 +63,7 @@ class JobExecution:
 def execution(lines: Iterable[Line], restarts: Mapping[str, int] | None = None) -> JobExecution:
     """The latest execution that a history tells of.
 
-    ``restarts``: how often it was restarted, by level, if the lines are only those that matter and somebody has counted.
+    ``restarts``: how often it was restarted, by level, if somebody has counted, and the lines are but a part.
     """
     told = JobExecution()
     for line in lines:

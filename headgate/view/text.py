@@ -249,7 +249,12 @@ def _table(*columns: str) -> Table:
     return table
 
 
-_OUTCOMES = (("completed", "completed"), ("failed", "failed"), ("in_progress", "in progress"), ("savepoints", "savepoints"))
+_OUTCOMES = (
+    ("completed", "completed"),
+    ("failed", "failed"),
+    ("in_progress", "in progress"),
+    ("savepoints", "savepoints"),
+)
 _FIGURES = {
     "duration_ms": "duration",
     "pre_commit_ms": "pre-commit",

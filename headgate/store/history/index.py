@@ -16,7 +16,7 @@ from typing import Any
 
 from headgate.errors import BadStorage
 from headgate.store import codec
-from headgate.store.history.lines import HistoryLine, Piece
+from headgate.store.history.lines import HistoryLine, LinePiece
 
 Run = tuple[int, int]
 """Ids from the first to the last of them, with both."""
@@ -59,7 +59,7 @@ class SegmentIndex:
     rows: dict[int, list[Span]] = field(default_factory=dict)
     figures: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in FIGURES})
 
-    def take(self, piece: Piece) -> None:
+    def take(self, piece: LinePiece) -> None:
         """Take in the next line."""
         self.lines += 1
         line, span = piece.line, (piece.offset, piece.length)
@@ -80,7 +80,7 @@ class SegmentIndex:
         if type(checkpoint) is int and isinstance(event, str):
             self._checkpoint(checkpoint, event, line, span)
 
-    def take_all(self, found: Iterable[Piece], covered: int) -> None:
+    def take_all(self, found: Iterable[LinePiece], covered: int) -> None:
         """Take in more lines. With them the index covers this much."""
         for piece in found:
             self.take(piece)

@@ -20,7 +20,7 @@ _CHECKSUM = re.compile(rb'"crc":"([0-9a-f]{8})"\}')
 _CHECKSUM_BYTES = len(b'"crc":"01234567"}')
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """What stands between two line ends: where, and what it says. None if it cannot be read."""
 
     offset: int
@@ -56,12 +56,12 @@ def decode_line(data: bytes, *, unchecked: bool = False) -> HistoryLine | None:
     return line if isinstance(line, dict) else None
 
 
-def pieces(data: bytes, offset: int = 0, *, unchecked: bool = False) -> Iterator[Piece]:
+def pieces(data: bytes, offset: int = 0, *, unchecked: bool = False) -> Iterator[LinePiece]:
     """Every line that has an end. Empty ones say nothing, and are passed over. ``offset``: where the data begins."""
     begin = 0
     while (end := data.find(b"\n", begin)) >= 0:
         if end > begin:
-            yield Piece(offset + begin, end - begin, decode_line(data[begin:end], unchecked=unchecked))
+            yield LinePiece(offset + begin, end - begin, decode_line(data[begin:end], unchecked=unchecked))
         begin = end + 1
 
 

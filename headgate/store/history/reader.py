@@ -259,9 +259,7 @@ class HistoryReader:
             newest = next((each for each in reversed(views) if name in each.header.spans), None)
             if newest is not None:
                 wanted.setdefault(newest.segment.key, set()).add(newest.header.spans[name])
-        found = [
-            line for view in views for line in self._read_lines(view, sorted(wanted.get(view.segment.key, ())))
-        ]
+        found = [line for view in views for line in self._read_lines(view, sorted(wanted.get(view.segment.key, ())))]
         if current is None or began is None:
             return found, None
         # The first line of this execution, of which only the last one was read.
@@ -314,9 +312,7 @@ class HistoryReader:
         """Take in what an index does not cover."""
         data = self.files.read(segment, index.covered) if index.covered < segment.size else b""
         whole = ended(data)
-        index.take_all(
-            pieces(data[:whole], index.covered, unchecked=segment.unchecked), covered=index.covered + whole
-        )
+        index.take_all(pieces(data[:whole], index.covered, unchecked=segment.unchecked), covered=index.covered + whole)
         return SegmentView(segment, index.header(), index, stored)
 
     def _rows(self, view: SegmentView) -> Mapping[int, list[Span]]:

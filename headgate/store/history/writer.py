@@ -23,7 +23,7 @@ from headgate.errors import BadStorage, HeadgateError, InternalError
 from headgate.store.api import TEMPORARY, Store
 from headgate.store.history.files import EARLIER, FOLDER, IN_PLACE, Key, index_path, segment_path
 from headgate.store.history.index import Run, SegmentIndex, length, union
-from headgate.store.history.lines import Lines, Piece, decode_line, encode_line
+from headgate.store.history.lines import Lines, LinePiece, decode_line, encode_line
 from headgate.store.history.reader import HistoryReader
 from headgate.store.local import reporting
 
@@ -44,11 +44,15 @@ class HistoryBounds:
     max_bytes: int = 256 << 20
     max_segments: int = 2_000
     """Every process begins one: a job that is started again and again has many short ones."""
+    segment_bytes: int = SEGMENT_BYTES
+    """How long a segment is when it is rolled, if the bounds are not so small that it must be shorter."""
 
-    @property
-    def segment_bytes(self) -> int:
-        """How long a segment is when it is rolled."""
-        return max(1, min(SEGMENT_BYTES, self.max_bytes // SEGMENTS_AT_LEAST))
+    def is_full(self, index: SegmentIndex) -> bool:
+        """Whether a segment is to be rolled."""
+        return (
+            index.covered >= min(self.segment_bytes, self.max_bytes // SEGMENTS_AT_LEAST)
+            or len(index.mentioned) > self.max_checkpoints // SEGMENTS_AT_LEAST
+        )
 
 
 class HistoryWriter:
@@ -85,7 +89,7 @@ class HistoryWriter:
                     self._leave()
                 raise
         self._remember(encoded)
-        if self._index.covered >= self._bounds.segment_bytes:
+        if self._bounds.is_full(self._index):
             self._roll()
         elif self._index.covered - self._indexed >= INDEX_EVERY_BYTES:
             self._indexed = self._index.covered
@@ -118,7 +122,7 @@ class HistoryWriter:
     def _remember(self, encoded: list[bytes]) -> None:
         offset = self._index.covered
         for data in encoded:
-            self._index.take(Piece(offset, len(data) - 1, decode_line(data[:-1])))
+            self._index.take(LinePiece(offset, len(data) - 1, decode_line(data[:-1])))
             offset += len(data)
         self._index.covered = offset
 
