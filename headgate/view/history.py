@@ -87,7 +87,7 @@ def checkpoints(lines: Iterable[Line]) -> dict[int, Line]:
             continue
         one = found.setdefault(checkpoint, unknown(checkpoint, line.get("kind", "checkpoint")))
         match event:
-            case "checkpoint-triggered":
+            case "checkpoint-triggered" if one["state"] != "completed":
                 # A leader that died may have used the same id for one that came to nothing.
                 one.update(unknown(checkpoint, line.get("kind", "checkpoint")))
                 one.update(triggered_ms=line.get("at"), unaligned=line.get("unaligned"))
