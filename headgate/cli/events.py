@@ -30,6 +30,10 @@ LAST_WORDS_S = 20.0
 """A process that no longer leads may take so long to write down how the job ended."""
 
 
+wait = time.sleep
+"""Between two looks."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(events)
@@ -100,7 +104,7 @@ def _follow(
             gone_s = gone_s or time.monotonic()
             if time.monotonic() - gone_s > LAST_WORDS_S:
                 return
-        time.sleep(wait_s)
+        wait(wait_s)
 
 
 def _print(at: HistoryPosition, line: dict[str, Any], *, as_json: bool) -> None:
@@ -211,6 +215,6 @@ def _follow_file(log: LogFile, end: int) -> None:
                 continue
             if over:
                 return
-            time.sleep(POLL_S)
+            wait(POLL_S)
     finally:
         file.close()

@@ -73,8 +73,8 @@ def many(store: JobStore, count: int) -> None:
 
 def test_checkpoints_are_shown_page_by_page(storage: Path) -> None:
     many(opened(storage), 120)
-    newest = lines("checkpoints", "orders", "--storage", storage)[0]
-    assert [one["id"] for one in newest] == list(range(71, 121))  # type: ignore[index]
+    newest = json.loads(headgate("checkpoints", "orders", "--storage", storage, "--json").stdout)
+    assert [one["id"] for one in newest] == list(range(71, 121))
     shown = headgate("checkpoints", "orders", "--storage", storage, "--limit", "3", "--before", "71").stdout
     assert [line.split()[0] for line in shown.splitlines()[1:4]] == ["68", "69", "70"]
     assert shown.endswith("\nolder ones: --before 68\n")
@@ -173,7 +173,7 @@ def test_who_follows_hears_each_event_once_and_goes_with_the_job(
         job.server.close()
 
     monkeypatch.setattr(
-        events.time, "sleep", Rounds(says("one"), says("two", "warning"), goes, says("the end", "ended"), says("late"))
+        events, "wait", Rounds(says("one"), says("two", "warning"), goes, says("the end", "ended"), says("late"))
     )
     result = headgate("events", "orders", "--storage", storage, "--follow", "--limit", "1")
     assert result.exit_code == 0
@@ -222,7 +222,7 @@ def test_a_log_is_followed_until_its_process_ends(tmp_path: Path, monkeypatch: p
         path.write_text("four\n")
 
     monkeypatch.setattr(
-        events.time, "sleep", Rounds(says("two\n"), put_aside, says("-- the command has ended --\n"), says("late"))
+        events, "wait", Rounds(says("two\n"), put_aside, says("-- the command has ended --\n"), says("late"))
     )
     shown = headgate("logs", "orders", "--follow", HEADGATE_LOGS=str(tmp_path)).stdout
     assert shown == "one\ntwo\nthree\nfour\n-- the command has ended --\n"

@@ -154,6 +154,7 @@ def test_its_history_is_in_objects_and_bounded(store: HadoopStore) -> None:
     job = JobStore.open(store, "orders")
     assert job.read_history() == []
     job.bound_history(HistoryBounds(max_segments=3, segment_bytes=150))
+    kept: list[int] = []
     for number in range(12):
         job.append_history([{"n": number}, {"n": number}])
         kept = [event["n"] for event in job.read_history()]

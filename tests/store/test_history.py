@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from headgate.store.history import (
     HistoryWriter,
     index,
     lines,
-    writer as writing,
 )
 from headgate.store.history.files import HEAD_BYTES, HistoryFiles
 from headgate.store.history.writer import carry_over
@@ -167,17 +167,13 @@ def test_a_full_disk_costs_the_lines_that_did_not_fit_and_no_other(tmp_path: Pat
     writer.append([event(1)])
     path = files(store)[0]
     size = path.stat().st_size
-    write = os.write
-
-    def half(handle: int, data: bytes) -> int:
-        return write(handle, data[: len(data) // 2])
-
-    writing.os.write = half  # type: ignore[assignment]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))  # As a disk that is nearly full.
     try:
         with pytest.raises(ExternalError, match="make room there"):
             writer.append([event(2)])
     finally:
-        writing.os.write = write
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.stat().st_size == size, "what was written in part was taken back"
     writer.append([event(3)])
     assert told(store) == [1, 3]
@@ -461,7 +457,12 @@ def test_an_append_is_one_write_and_looks_at_nothing_that_is_there(
     checkpoints(writer, 1, 100)
     writes: list[int] = []
     write = os.write
-    monkeypatch.setattr(writing.os, "write", lambda handle, data: (writes.append(len(data)), write(handle, data))[1])
+
+    def counted(handle: int, data: bytes) -> int:
+        writes.append(len(data))
+        return write(handle, data)
+
+    monkeypatch.setattr(os, "write", counted)
     monkeypatch.setattr(HistoryFiles, "now", lambda _: pytest.fail("it listed the segments"))
     checkpoints(writer, 101, 102)
     assert len(writes) == 2

@@ -1,6 +1,6 @@
 """Writing history: one process, one epoch, one segment after the other.
 
-One rule: what was written is never touched again, and what is on the way out goes as a whole. A segment that is long
+One rule: what was written is never touched again, and what is let go goes as a whole. A segment that is long
 enough is rolled: its index is written, and the next one begins. Then the oldest segments go that are beyond the bounds,
 each by one deletion of its lines, after that of its index, without which it can be read as well.
 
@@ -23,7 +23,7 @@ from headgate.errors import BadStorage, HeadgateError, InternalError
 from headgate.store.api import TEMPORARY, Store
 from headgate.store.history.files import EARLIER, FOLDER, IN_PLACE, Key, index_path, segment_path
 from headgate.store.history.index import Run, SegmentIndex, length, union
-from headgate.store.history.lines import Lines, LinePiece, decode_line, encode_line
+from headgate.store.history.lines import LinePiece, Lines, decode_line, encode_line
 from headgate.store.history.reader import HistoryReader
 from headgate.store.local import reporting
 
