@@ -1,5 +1,6 @@
 """A job's past by pages says just what a walk over all of it says."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,22 @@ def test_an_id_that_a_dead_leader_had_used_is_told_of_once_and_as_it_ended() -> 
     assert (seen[3]["state"], seen[3]["why"]) == ("pending", None)
     assert told.checkpoints([triggered(3), begin])[3]["why"] == LOST
     assert told.checkpoints([triggered(3), begin, done(3)])[3]["why"] is None
+
+
+def test_the_status_is_told_from_a_file_of_an_earlier_release_with_several_leaders(tmp_path: Path) -> None:
+    store = JobStore.open(LocalStore(tmp_path), "orders")
+    restart = {"event": "restart", "level": "task", "task": "a", "cause": "x", "class": "user", "delay_ms": 1}
+    begins = [{"event": "generation", "generation": number, "leader": leader} for number, leader in enumerate("aabbc")]
+    wrote = [
+        {"at": at, **each} for at, each in enumerate(each for begin in begins for each in (begin, restart, done(1)))
+    ]
+    (tmp_path / "orders" / "history.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in wrote))
+    for _ in range(2):  # Where it is, and carried over.
+        past = JobPast(store)
+        assert past.execution() == told.execution(past.history.lines())
+        assert past.execution().leader == "c"
+        store.append_history([{"at": 99, **restart}])
+    assert JobPast(store).execution().restarts == {"task": 3, "job": 0}
 
 
 def test_what_is_held_is_on_the_page(tmp_path: Path) -> None:
