@@ -5,7 +5,7 @@
 
 import sys
 
-from bench import core, growth, jobs, keyed, recovery, sinks
+from bench import core, growth, history, jobs, keyed, recovery, sinks
 
 ON_SPARK = {
     "cost": jobs.checkpoint_cost,
@@ -17,7 +17,13 @@ ON_SPARK = {
     "task": recovery.task_level,
     **sinks.ON_SPARK,
 }
-ALONE = {"core": core.core, "growth": growth.growth, "restart": recovery.job_level, **sinks.ALONE}
+ALONE = {
+    "core": core.core,
+    "growth": growth.growth,
+    "history": history.history,
+    "restart": recovery.job_level,
+    **sinks.ALONE,
+}
 
 
 def main(names: list[str]) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.job.batches import BatchProcessor, BatchState, KeyedBatch, ListColumn, MapColumn, ValueColumn
     from headgate.job.keyed import KeyedState, ListState, MapState, ValueState
     from headgate.job.processor import Context, Processor
-    from headgate.job.settings import Checkpointing
+    from headgate.job.settings import Checkpointing, History
     from headgate.run.client import JobClient
     from headgate.run.start import Options, Result
     from headgate.sink.api import (
@@ -51,6 +51,7 @@ __all__ = [
     "Generation",
     "Guarantee",
     "HeadgateError",
+    "History",
     "IdempotentSink",
     "Job",
     "JobClient",
@@ -107,7 +108,7 @@ _HOMES = {
     "headgate.job.batches": ("BatchProcessor", "BatchState", "KeyedBatch", "ListColumn", "MapColumn", "ValueColumn"),
     "headgate.job.keyed": ("KeyedState", "ListState", "MapState", "ValueState"),
     "headgate.job.processor": ("Context", "Processor"),
-    "headgate.job.settings": ("Checkpointing",),
+    "headgate.job.settings": ("Checkpointing", "History"),
     "headgate.run.client": ("JobClient",),
     "headgate.run.start": ("Options", "Result"),
     "headgate.sink.api": (

@@ -1,7 +1,7 @@
 """What Spark's processes and Headgate's own log write while a command runs.
 
 One rule: a user sees one line for what went wrong; the traces behind it are always in a file, and on standard error
-only if asked for.
+only if asked for. Every line says what it is about, as far as that is known: job, task, checkpoint, batch.
 
 Spark's driver process and its Python workers inherit standard error. While a command runs it is a pipe, of which a
 thread takes every line; what this process itself says goes to the terminal as ever. The file is bounded, and so is the
@@ -9,17 +9,23 @@ number of files of a job.
 """
 
 import contextlib
+import glob
+import json
 import logging
 import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from headgate.about import FIELDS as ABOUT, about, known as about_now
 from headgate.redact import redact
+from headgate.view import text
 
 LOGS_VARIABLE = "HEADGATE_LOGS"
 FILE_BYTES = 16 << 20
@@ -31,19 +37,31 @@ DRAIN_S = 5.0
 MARK = "-- the command has ended --"
 FAILURES = "headgate.failures"
 """The log of traces of what failed. The same is told as an event, in one line."""
+EVENTS = "headgate.events"
+"""The log of events: what the history has, and whoever watches is told."""
+TAIL_BYTES = 512
+"""So close to its end a log says that it has one."""
 JVM = "headgate.jvm"
 """The log of what Spark's processes write to standard error."""
 
 
+class LogFormat(StrEnum):
+    """How the lines of the file are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 @contextlib.contextmanager
-def run_log(name: str, *, verbose: bool) -> Iterator[Path]:
+def run_log(name: str, *, verbose: bool, form: LogFormat = LogFormat.TEXT) -> Iterator[Path]:
     """Keep what is written in a file, whose path is given."""
     path = _file(name)
     kept = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8", errors="replace")
-    kept.setFormatter(_Kept())
+    kept.setFormatter(_Structured(name) if form is LogFormat.JSON else _Kept(name))
     with _terminal() as terminal:
         shown = logging.StreamHandler(terminal)
         shown.setFormatter(_Shown(verbose=verbose))
+        shown.addFilter(lambda record: record.name != EVENTS)  # They are printed as it is.
         shown.addFilter(lambda record: verbose or (record.levelno >= logging.WARNING and record.name == "headgate"))
         with _logged_by(kept, shown), _captured():
             yield path
@@ -65,14 +83,54 @@ def _logged_by(*handlers: logging.Handler) -> Iterator[None]:
         own.setLevel(level)
 
 
-class _Kept(logging.Formatter):
-    """Spark's lines as they are: they have a time of their own."""
+def log_event(line: Mapping[str, Any]) -> None:
+    """Have an event in the log too, among the lines that were written at its time."""
+    fields = {"task": line.get("task"), "checkpoint": line.get("id", line.get("base")), "batch": line.get("batch")}
+    with about(**fields):
+        logging.getLogger(EVENTS).info("%s", text.past_event(dict(line)), extra={"event": line.get("event")})
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+class _Kept(logging.Formatter):
+    """Text: the time, how grave it is, what it is about, and the message. Spark's lines have a time of their own."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__("%(asctime)s %(levelname)s [%(about)s] %(message)s")
+        self._job = job
 
     def format(self, record: logging.LogRecord) -> str:
+        record.about = " ".join(f"{name}={value}" for name, value in _about(self._job).items() if value is not None)
         return redact(record.getMessage() if record.name == JVM else super().format(record))
+
+
+class _Structured(logging.Formatter):
+    """A JSON object in a line: ``at`` (ms), ``level``, ``logger``, ``thread``, ``job``, ``task``, ``checkpoint``,
+    ``batch`` (null where it is not known), ``message``, and ``event`` and ``trace`` where there is one.
+    """
+
+    def __init__(self, job: str) -> None:
+        super().__init__()
+        self._job = job
+
+    def format(self, record: logging.LogRecord) -> str:
+        written: dict[str, object] = {
+            "at": int(record.created * 1000),
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            **_about(self._job),
+            "message": redact(record.getMessage()),
+        }
+        if (event := getattr(record, "event", None)) is not None:
+            written["event"] = event
+        if record.exc_info:
+            written["trace"] = redact(self.formatException(record.exc_info))
+        return json.dumps(written, default=str)
+
+
+def _about(job: str) -> dict[str, object]:
+    """What a line is about: of every line the job, and of others what is known."""
+    known = about_now()
+    return {"job": job, **{name: known.get(name) for name in ABOUT if name != "job"}}
 
 
 class _Shown(logging.Formatter):
@@ -83,10 +141,10 @@ class _Shown(logging.Formatter):
         self._verbose = verbose
 
     def format(self, record: logging.LogRecord) -> str:
-        text = redact(record.getMessage())
+        said = redact(record.getMessage())
         if record.name == JVM:
-            return text
-        return f"headgate: {text}" if self._verbose else f"headgate: {' '.join(text.split())}"
+            return said
+        return f"headgate: {said}" if self._verbose else f"headgate: {' '.join(said.split())}"
 
 
 @contextlib.contextmanager
@@ -137,10 +195,51 @@ def _read(take: int, drained: threading.Event) -> None:
                 log.info("%s", line.rstrip("\n"))
 
 
+@dataclass(frozen=True)
+class LogFile:
+    """The log of one run of a job, and the process that writes it, or has."""
+
+    path: Path
+    pid: int
+
+    def is_written(self) -> bool:
+        """Whether that process is still there. Another one may have its number by now: then the file has its end."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return not self._is_at_its_end()
+
+    def _is_at_its_end(self) -> bool:
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            file.seek(max(0, self.path.stat().st_size - len(MARK) - TAIL_BYTES))
+            return MARK.encode() in file.read()
+        return True
+
+
+def log_files(name: str) -> list[LogFile]:
+    """The logs of a job on this machine, the newest first."""
+    directory = _directory()
+    found = [(each, _pid(each, name)) for each in directory.glob(f"{glob.escape(name)}.*.log")]
+    files = [LogFile(path, pid) for path, pid in found if pid is not None]
+    return sorted(files, key=lambda each: each.path.stat().st_mtime, reverse=True)
+
+
+def _pid(path: Path, name: str) -> int | None:
+    middle = path.name.removeprefix(f"{name}.").removesuffix(".log")
+    return int(middle) if middle.isascii() and middle.isdecimal() else None
+
+
+def _directory() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(os.environ.get(LOGS_VARIABLE) or Path(state) / "headgate")
+
+
 def _file(name: str) -> Path:
     """A new file, in place of the oldest ones."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    directory = Path(os.environ.get(LOGS_VARIABLE) or Path(state) / "headgate")
+    directory = _directory()
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = [each for each in directory.glob(f"{name}.*.log") if each.name.count(".") == name.count(".") + 2]

@@ -18,8 +18,9 @@ from rich.live import Live
 from rich.text import Text
 
 from headgate.cli.app import FileArgument, StorageOption, VerboseOption, load, say
-from headgate.cli.log import run_log
+from headgate.cli.log import LogFormat, log_event, run_log
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.run.telling import PROGRESS as PROGRESSING
 from headgate.view import text
 from headgate.view.recorder import PROGRESS
 
@@ -76,6 +77,9 @@ def run(
         ),
     ] = "full",
     verbose: VerboseOption = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(metavar="text|json", help="How the log file is written.")
+    ] = LogFormat.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Run a job until it finishes, fails, or is stopped.
@@ -108,10 +112,10 @@ def run(
         verify=verify,
     )
     interruption = Interruption()
-    with run_log(described.name, verbose=verbose) as log:
+    with run_log(described.name, verbose=verbose, form=log_format) as log:
         try:
             with watcher(as_json=as_json) as show:
-                result = start.run(described, wishes, show)
+                result = start.run(described, wishes, logged(show))
         except KeyboardInterrupt:
             say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
             raise typer.Exit(128 + interruption.number) from None
@@ -158,6 +162,17 @@ def watcher(*, as_json: bool) -> AbstractContextManager[OnEvent]:
         return nullcontext(_print_json)
     console = Console(markup=False, emoji=False, highlight=False)
     return _Terminal(console) if console.is_terminal else nullcontext(_Plain())
+
+
+def logged(show: OnEvent) -> OnEvent:
+    """The same, and in the log too."""
+
+    def tell(line: dict[str, Any]) -> None:
+        if line["event"] not in PROGRESSING:
+            log_event(line)
+        show(line)
+
+    return tell
 
 
 def _print_json(line: dict[str, Any]) -> None:

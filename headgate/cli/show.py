@@ -22,12 +22,13 @@ from headgate.cli.app import (
 from headgate.cli.log import run_log
 from headgate.errors import BadStorage, ExternalError
 from headgate.run.control import ControlClient
+from headgate.run.past import PAGE, JobPast
 from headgate.store import jobstore
 from headgate.store.jobstore import JobStore
 from headgate.view import job as view, text
 
-SHOWN_MAX = 20
-"""How many checkpoints are shown to people, the newest."""
+KNOWN_SHOWN = 20
+"""How many ids are named to whoever asked for one that is not there."""
 
 
 def register(app: typer.Typer) -> None:
@@ -73,6 +74,11 @@ def status(job: JobArgument, storage: StorageOption = None, as_json: JsonOption 
 def checkpoints(
     job: JobArgument,
     number: Annotated[int | None, typer.Argument(metavar="ID", help="Show this one, task by task.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show the newest N.")] = PAGE,
+    before: Annotated[int | None, typer.Option(metavar="ID", help="Show those before this one.")] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Show how many there are, and how long and how large they were.")
+    ] = False,
     storage: StorageOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,20 +86,49 @@ def checkpoints(
 
     Example: headgate checkpoints orders 12
 
+    Example: headgate checkpoints orders --before 951 --limit 20
+
     Exit codes: 0, or 2 if there is no such job or checkpoint.
     """
+    if number is not None and (summary or before is not None):
+        refuse(f"checkpoint {number} with --summary or --before: choose one of them")
     with found(job, storage) as store:
-        views = view.checkpoints(store.read_checkpoint_log(), store.held(), store.read_history())
-    if number is not None:
-        one = next((each for each in views if each["id"] == number), None)
-        if one is None:
-            known = ", ".join(str(each["id"]) for each in views[-SHOWN_MAX:]) or "none"
-            refuse(f"checkpoint {number} is not known; there are: {known}")
-        show(one, text.checkpoint(one), as_json=as_json)
-    elif not views:
-        show(views, "there is no checkpoint yet", as_json=as_json)
-    else:
-        show(views, text.checkpoints(views[-SHOWN_MAX:]), as_json=as_json)
+        past = JobPast(store)
+        if summary:
+            _summary(past, as_json=as_json)
+        elif number is not None:
+            _one(past, number, as_json=as_json)
+        else:
+            _page(past, limit, before, as_json=as_json)
+        if unreadable := past.history.unreadable():
+            say(f"{unreadable} lines of the history cannot be read; see `headgate events {job} --type unreadable`")
+        if foreign := past.history.listing.foreign:
+            say(f"{store.uri}/{foreign[0]} does not belong there, and is left alone: move it away")
+
+
+def _page(past: JobPast, limit: int, before: int | None, *, as_json: bool) -> None:
+    views = past.checkpoints(limit, before)
+    if not views:
+        none = "there is no checkpoint yet" if before is None else f"there is no checkpoint before {before}"
+        show(views, none, as_json=as_json)
+        return
+    show(views, text.checkpoints(views), as_json=as_json)
+    older = views[0]["id"]
+    if not as_json and past.checkpoints(1, older):
+        typer.echo(f"\nolder ones: --before {older}")
+
+
+def _one(past: JobPast, number: int, *, as_json: bool) -> None:
+    one = past.checkpoint(number)
+    if one is None:
+        known = ", ".join(str(each["id"]) for each in past.checkpoints(KNOWN_SHOWN)) or "none"
+        refuse(f"checkpoint {number} is not known; there are: {known}")
+    show(one, text.checkpoint(one), as_json=as_json)
+
+
+def _summary(past: JobPast, *, as_json: bool) -> None:
+    counts, figures = past.counts(), past.summary()
+    show({"counts": counts, "summary": figures}, text.summary(counts, figures), as_json=as_json)
 
 
 def plan(
@@ -152,7 +187,5 @@ def _status(store: JobStore) -> dict[str, Any]:
     except ExternalError as error:
         silent = str(error)
     now_ms = time.time_ns() // 1_000_000
-    seen = view.status(
-        store.job, store.read_checkpoint_log(), store.read_history(), now_ms=now_ms, elsewhere=silent is not None
-    )
+    seen = JobPast(store).status(now_ms=now_ms, elsewhere=silent is not None)
     return {**seen, "text": silent} if silent is not None and seen["state"] == view.UNKNOWN else seen

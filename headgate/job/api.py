@@ -24,7 +24,7 @@ from headgate.job.batches import BatchProcessor
 from headgate.job.keyed import KeyedProcessor
 from headgate.job.node import Node, NodeKind
 from headgate.job.processor import TIME_MODES, Processor
-from headgate.job.settings import Checkpointing, check_scheme
+from headgate.job.settings import Checkpointing, History, check_scheme
 from headgate.needs import refuse_contradiction
 from headgate.sink.api import TwoPhaseSink
 from headgate.source.api import Source
@@ -66,6 +66,7 @@ class Job:
         master: str | None = None,
         batch_interval: Duration | None = None,
         latency: Duration | None = None,
+        history: History | None = None,
     ) -> None:
         """Describe a job.
 
@@ -73,7 +74,7 @@ class Job:
         said. ``state_backend``: where Spark keeps state; in RocksDB, if nothing is said. ``spark_conf`` and ``master``
         are for the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data,
         if nothing is said. ``latency``: batches that size themselves stay shorter than this, where they can; a part of
-        the checkpoint interval, if nothing is said.
+        the checkpoint interval, if nothing is said. ``history``: how much is kept of what happened to the job.
         """
         where = _caller()
         _check_name(where, "job", name)
@@ -94,8 +95,14 @@ class Job:
             f"state_backend={_seen(state_backend)} is not a state backend: make one with headgate.state_backend, as in "
             "state_backend.rocksdb()",
         )
+        _need(
+            where,
+            history is None or isinstance(history, History),
+            f"history={_seen(history)}: give a headgate.History, as in headgate.History(max_checkpoints=10_000)",
+        )
         self.name = name
         self.checkpoint = checkpoint
+        self.history = history or History()
         self.restart: Strategy = restart or ExponentialDelay()
         self.state_backend = state_backend
         self.spark_conf: Mapping[str, str] = MappingProxyType(_conf(where, spark_conf or {}))

@@ -14,6 +14,7 @@ from headgate.errors import InvalidOption
 from headgate.values import Duration, count, duration_ms
 
 SCHEMES = ("file", "hdfs", "s3a", "viewfs")
+HISTORY_LEAST_BYTES = 64 << 10
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -67,6 +68,25 @@ class Checkpointing:
         if self.access not in MODES:
             raise InvalidOption(f"access={self.access!r} is unknown: choose one of {', '.join(map(repr, MODES))}")
         to_core(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """How much is kept of what happened to a job. What is beyond either bound goes, the oldest first.
+
+    It explains and decides nothing: a job runs as well with the least of it. As Flink's ``web.checkpoints.history``,
+    but kept in the storage, where it outlives the process.
+    """
+
+    max_checkpoints: int = 100_000
+    """Of how many checkpoints it tells: 11 days of one in ten seconds."""
+    max_bytes: int = 256 << 20
+    """How much room it takes in the storage. About a kilobyte for a checkpoint of three tasks."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot hold."""
+        count(self.max_checkpoints, name="max_checkpoints", example=100_000, least=1)
+        count(self.max_bytes, name="max_bytes", example=256 << 20, least=HISTORY_LEAST_BYTES)
 
 
 def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Settings:

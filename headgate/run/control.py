@@ -338,6 +338,11 @@ class ControlClient:
         machine = None if control is None else control.get("machine")
         return None if machine == _machine() else machine
 
+    def leader(self) -> dict[str, Any] | None:
+        """What the process that leads left in the storage, if it may still be there. It is not asked."""
+        control = self._store.read_control()
+        return control if control is not None and may_be_there(control) else None
+
     def _here(self) -> dict[str, Any] | None:
         """The address of a process of this machine that is still there."""
         control = self._store.read_control()
@@ -442,6 +447,11 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 def _seconds(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) and 0 < value < threading.TIMEOUT_MAX else REQUEST_S
+
+
+def may_be_there(control: Mapping[str, Any]) -> bool:
+    """Whether a process that led is still there, or is on another machine, where nobody can tell from here."""
+    return control.get("machine") != _machine() or _is_alive(control.get("pid"))
 
 
 def _machine() -> str:

@@ -10,8 +10,10 @@ checkpoint log and its holds. Everything else does not wait for anything.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, assert_never
 
+from headgate.about import about
 from headgate.channel.gates import Gates
 from headgate.core import effects as e
 from headgate.core.effects import Effect
@@ -77,7 +79,10 @@ class Performer:
 
     def perform(self, order: Effect, state: JobState) -> None:
         """Carry out an order, or put it on its serial executor."""
-        put = self._serial_executors.put
+
+        def put(serial_executor: str, work: Callable[..., object], *arguments: object) -> None:
+            self._serial_executors.put(serial_executor, _telling(self._about(order), work), *arguments)
+
         match order:
             case e.StartTask():
                 put(f"task-{order.task}", self._tasks.start, order, state.retained.base)
@@ -132,6 +137,17 @@ class Performer:
                 pass  # A task's snapshot holds nothing open that would wait for the answer.
             case _:
                 assert_never(order)
+
+    def _about(self, order: Effect) -> dict[str, object]:
+        """What an order is about, for the log."""
+        given = order.transaction if isinstance(order, e.CommitTransaction) else order
+        sink = getattr(given, "sink", None)
+        record = order.record if isinstance(order, e.CreateRecord) else None
+        return {
+            "task": getattr(given, "task", None) if sink is None else self._graph.owner.get(sink),
+            "checkpoint": getattr(given, "checkpoint", None) if record is None else record.id,
+            "batch": getattr(given, "batch", getattr(given, "through", None)),
+        }
 
     # -- a checkpoint's parts ------------------------------------------------------------------------------------------
 
@@ -257,6 +273,17 @@ class Performer:
 
     def _note(self, kind: str, **fields: Any) -> None:
         self._tell(Observation(kind, fields))
+
+
+def _telling(what: Mapping[str, object], work: Callable[..., object]) -> Callable[..., object]:
+    """The same work, whose lines in the log say what it is about."""
+
+    @wraps(work)
+    def told(*arguments: object) -> object:
+        with about(**what):
+            return work(*arguments)
+
+    return told
 
 
 def _line(error: BaseException) -> str:

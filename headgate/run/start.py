@@ -14,6 +14,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
 from headgate.run import preflight
+from headgate.run.appending import HistoryAppender
 from headgate.run.control import ControlServer
 from headgate.run.loop import Broken, Loop, Observation
 from headgate.run.perform import Performer
@@ -52,12 +54,14 @@ from headgate.sink.api import SinkContext, TwoPhaseSink
 from headgate.snapshot.take import Snapshots
 from headgate.source.api import Source
 from headgate.store.api import open_store
+from headgate.store.history import HistoryBounds
 from headgate.store.jobstore import JobStore
 from headgate.store.local import reporting
 from headgate.task import alive, partitions, session
 from headgate.task.alive import Alive
 from headgate.task.logs import logger
 from headgate.view.advice import Advice
+from headgate.view.history import JobExecution, execution
 from headgate.view.job import INTERRUPTED
 from headgate.view.recorder import Recorder
 
@@ -281,11 +285,13 @@ class Running:
         sinks = {SinkId(branch.sink.uid): branch.sink.what for task in planned.tasks for branch in task.branches}
         root = _working_root(job, store)
         self._stepped = threading.Condition()
-        self._recorder = Recorder(job.name, store.read_history())
+        store.bound_history(HistoryBounds(job.history.max_checkpoints, job.history.max_bytes))
+        self._recorder = Recorder(job.name, _executed(store))
         self._advice = Advice(settings.interval_ms)
         self._loop = Loop(graph, settings, self._perform, self._watch)
         self._gates = Gates(self._warn)
         self._serial_executors = SerialExecutors(lambda error: self._loop.tell(Broken(error)))
+        self._history = HistoryAppender(store.append_history, partial(self._serial_executors.put, "history"))
         self._alive = Alive(spark, lambda error: self._loop.tell(Broken(error)))
         snapshots = Snapshots(root, None if root == store.local_root else store.copy_in)
         storage = Storage(store, root, snapshots, self._loop.tell, self._wait_committed)
@@ -337,7 +343,6 @@ class Running:
         self._text = ""
         self._failed: dict[str, Any] | None = None
         """The last failure that no restart has answered."""
-        self._gap = False
 
     def lead(self, restore: Restore, attach: Attach) -> Result:
         """Run the job until it is over, or until somebody else leads."""
@@ -403,7 +408,7 @@ class Running:
                 self._loop.tell(Observation("warning", {"text": text}))
         stored = [line for line in lines if line["event"] != "progress"]
         if stored:
-            self._serial_executors.put("history", self._append_history, stored)
+            self._history.put(stored)
         for line in lines:
             self._remember(line)
             self._teller.put(line)
@@ -435,7 +440,8 @@ class Running:
             "text": text,
             "leader": self._leader,
         }
-        self._append_history([line])
+        self._history.put([line])
+        self._history.drain()
 
     def _advise_on_partitions(self) -> None:
         """A job begins, and will keep the number. Once is enough, however often it begins."""
@@ -444,15 +450,14 @@ class Running:
         if text is not None:
             self._loop.tell(Observation("warning", {"text": text}))
 
-    def _append_history(self, lines: list[dict[str, Any]]) -> None:
-        """The history is for people. A job does not end because a line of it could not be written."""
-        try:
-            self._store.append_history(lines)
-            self._gap = False
-        except (HeadgateError, OSError) as error:
-            if not self._gap:  # Once for each gap, however many lines it has.
-                logger.warning("the history of the job has a gap: %s", error)
-            self._gap = True
+
+def _executed(store: JobStore) -> JobExecution:
+    """What the history tells of earlier executions. A job does not fail to begin because that cannot be read."""
+    try:
+        return execution(*store.history().status_lines())
+    except (HeadgateError, OSError) as error:
+        logger.warning("the history of the job cannot be read: %s", error)
+        return JobExecution()
 
 
 LOCATED = re.compile(r"[^\s:]+\.py:\d+: ")

@@ -16,7 +16,8 @@ written there, and one that another claims is refused.
                     begun.json               when that was
                     control.json             how to reach the process that leads
                     forgetting               all of this is being deleted
-                    history.jsonl, history/  notable events
+                    history/                 notable events, in segments: see ``headgate.store.history``
+                    history.jsonl            the same, of earlier releases
 
 Names that begin with a dot are not ours: file systems leave such things about.
 """
@@ -35,7 +36,7 @@ from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOpt
 from headgate.store import codec
 from headgate.store.api import Missing, Store
 from headgate.store.folder import Folder
-from headgate.store.history import Lines, open_history
+from headgate.store.history import HistoryBounds, HistoryReader, HistoryWriter, Lines
 from headgate.store.manifests import Manifests
 
 CLAIM = "job.json"
@@ -61,7 +62,7 @@ class JobStore(Folder):
             raise InvalidOption(f"{job!r} cannot be the name of a job: use one without '/', not beginning with '.'")
         super().__init__(store, job)
         self.job = job
-        self._history = open_history(self)
+        self._history = HistoryWriter(self)
         self._manifests = Manifests(
             lambda number, data: self.put(_manifest_path(number), data),
             lambda number: self.read(_manifest_path(number)),
@@ -341,13 +342,21 @@ class JobStore(Folder):
         """No process leads any more."""
         self.delete(CONTROL)
 
+    def bound_history(self, bounds: HistoryBounds) -> None:
+        """Say how much history is kept, before the first line of it is written here."""
+        self._history = HistoryWriter(self, bounds)
+
     def append_history(self, lines: Lines) -> None:
         """Add notable events to the end of the job's history."""
         self._history.append(lines)
 
+    def history(self) -> HistoryReader:
+        """The job's history, to be read by pages."""
+        return HistoryReader(self)
+
     def read_history(self) -> list[dict[str, Any]]:
-        """The notable events that are kept, the oldest first."""
-        return self._history.read()
+        """All notable events that are kept, the oldest first."""
+        return list(self.history().lines())
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 

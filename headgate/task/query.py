@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate import layout
+from headgate.about import about
 from headgate.core.events import (
     BatchCommitted,
     BatchEntered,
@@ -139,6 +140,8 @@ class Query:
         self._launches = Launches(work.name)
         self._last: Batch | None = None
         """No batch after this one is wanted of the present query."""
+        self._entered: int | None = None
+        """The last batch that came to the hook, for the log."""
         self._heartbeat = Heartbeat()
         self._held_up_s = 0.0
         """How long the batch in the hook has waited for news, once it was admitted."""
@@ -346,7 +349,11 @@ class Query:
     # -- the hook ------------------------------------------------------------------------------------------------------
 
     def _hook(self, frame: DataFrame, number: int) -> None:
-        batch = Batch(number)
+        self._entered = number
+        with about(task=self.work.task, batch=number):
+            self._run_batch(frame, Batch(number))
+
+    def _run_batch(self, frame: DataFrame, batch: Batch) -> None:
         try:
             self._commit_through(Batch(batch - 1))
             self._refuse_past_last(batch)
@@ -435,7 +442,8 @@ class Query:
                 failed = live and exception is not None and self._has_failed(exception, cause)
                 stopped = live and exception is None and self._take(RunEvent.QUERY_STOPPED) is Reaction.STOP
             if failed:
-                failures.error("%s failed: %s", self.work.name, cause or exception)
+                with about(task=self.work.task, batch=self._entered):
+                    failures.error("%s failed: %s", self.work.name, cause or exception)
                 self._tell_failure()
             elif stopped:
                 self.stop()

@@ -7,7 +7,7 @@ line that says less than it should, or something unknown, is not an error.
 An *execution* of a job is what one process made of it. It begins with the first generation of a new leader.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,11 +60,16 @@ class JobExecution:
                 pass
 
 
-def execution(lines: Iterable[Line]) -> JobExecution:
-    """The latest execution that a history tells of."""
+def execution(lines: Iterable[Line], restarts: Mapping[str, int] | None = None) -> JobExecution:
+    """The latest execution that a history tells of.
+
+    ``restarts``: how often it was restarted, by level, if somebody has counted, and the lines are but a part.
+    """
     told = JobExecution()
     for line in lines:
         told.take(line)
+    if restarts is not None:
+        told.restarts = dict(restarts)
     return told
 
 
@@ -82,11 +87,13 @@ def checkpoints(lines: Iterable[Line]) -> dict[int, Line]:
             continue
         one = found.setdefault(checkpoint, unknown(checkpoint, line.get("kind", "checkpoint")))
         match event:
-            case "checkpoint-triggered":
+            case "checkpoint-triggered" if one["state"] != "completed":
+                # A leader that died may have used the same id for one that came to nothing.
+                one.update(unknown(checkpoint, line.get("kind", "checkpoint")))
                 one.update(triggered_ms=line.get("at"), unaligned=line.get("unaligned"))
             case "checkpoint-completed":
                 one.update({name: line[name] for name in FIGURES if name in line})
-                one.update(state="completed", completed_ms=line.get("at"))
+                one.update(state="completed", completed_ms=line.get("at"), why=None)
             case "checkpoint-failed":
                 one.update(state="failed", why=line.get("why"))
             case "checkpoint-committed" if one["commit_ms"] is None:

@@ -4,7 +4,7 @@ One rule: one shape, whether the job runs here or not. What a stopped job cannot
 What the records say goes before what the history says: a record is the fact, a line is what somebody saw of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.core import recovery
@@ -47,13 +47,20 @@ def running_status(job: str, state: JobState, now_ms: int, execution: JobExecuti
 
 
 def status(
-    job: str, records: Sequence[Record], history: Iterable[Line], *, now_ms: int, elsewhere: bool = False
+    job: str,
+    records: Sequence[Record],
+    history: Iterable[Line],
+    *,
+    now_ms: int,
+    elsewhere: bool = False,
+    restarts: Mapping[str, int] | None = None,
 ) -> Line:
     """The status of a job that no process here runs, from its storage alone.
 
-    ``elsewhere`` if a process of another machine was the last to run it, which may well be doing so now.
+    ``elsewhere`` if a process of another machine was the last to run it, which may well be doing so now. ``restarts``
+    as for ``history.execution``.
     """
-    execution = told.execution(history)
+    execution = told.execution(history, restarts)
     tail = records[-1] if records else None
     ending = tail.ending.value if isinstance(tail, EpochRecord) and tail.ending is not None else None
     base = recovery.latest(tuple(records))
@@ -80,19 +87,28 @@ def status(
     }
 
 
-def checkpoints(records: Sequence[Record], held: Sequence[CheckpointId], history: Iterable[Line]) -> list[Line]:
-    """All checkpoints that the storage or the history knows, in the order of ids.
+def checkpoints(
+    records: Sequence[Record],
+    held: Sequence[CheckpointId],
+    history: Iterable[Line],
+    ids: Collection[int] | None = None,
+) -> list[Line]:
+    """All checkpoints that the storage or the history knows, in the order of ids; or only some.
 
     ``kept`` says that a checkpoint's record is in the storage, so that the job can return to it.
     """
     found = told.checkpoints(history)
-    kept = {record.id: record for record in records if isinstance(record, CompletedCheckpoint)}
+    kept = {
+        record.id: record
+        for record in records
+        if isinstance(record, CompletedCheckpoint) and (ids is None or record.id in ids)
+    }
     for record in kept.values():
         one = found.setdefault(record.id, told.unknown(record.id, record.kind.value))
         one.update(state="completed", generation=record.generation, why=None)
     for one in found.values():
         one.update(kept=one["id"] in kept, held=one["id"] in held, **_totals(one["tasks"].values()))
-    return [found[number] for number in sorted(found)]
+    return [found[number] for number in sorted(found) if ids is None or number in ids]
 
 
 # -- a job that runs -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ checkpoint-triggered, -completed, -failed, -committed, savepoint-copied, notice,
 once in ``PROGRESS_MS``, which is for whoever watches and not for the history.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headgate.core.effects import Effect, Notify, Outcome
@@ -19,8 +19,7 @@ from headgate.core.restart import Failure, FailureClass, Level
 from headgate.core.state import AT_REST, JobState, Phase
 from headgate.redact import redact
 from headgate.run.loop import Observation
-from headgate.view import history
-from headgate.view.history import Line
+from headgate.view.history import JobExecution, Line
 from headgate.view.job import running_status
 from headgate.view.rates import Rates
 from headgate.view.timing import Timing
@@ -31,12 +30,12 @@ STOPPED_OUTSIDE = Failure(FailureClass.EXTERNAL, "its query was stopped from out
 
 
 class Recorder:
-    """Watches the steps of one process. ``lines`` are those of the job's earlier executions."""
+    """Watches the steps of one process. ``execution`` is what the history tells of the job's earlier ones."""
 
-    def __init__(self, job: str, lines: Iterable[Line] = ()) -> None:
+    def __init__(self, job: str, execution: JobExecution | None = None) -> None:
         """Nothing has been watched yet."""
         self._job = job
-        self._execution = history.execution(lines)
+        self._execution = execution or JobExecution()
         self._timing = Timing()
         self._rates = Rates()
         self._progress_ms: int | None = None

@@ -4,7 +4,7 @@ One rule: only presentation is decided here. What is shown was decided in the vi
 """
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console, Group, RenderableType
@@ -68,6 +68,16 @@ def checkpoints(views: Sequence[Line]) -> RenderableType:
     return Group(table, *([Text(""), *reasons] if reasons else []))
 
 
+def summary(counts: Line, figures: Mapping[str, Line]) -> RenderableType:
+    """How many checkpoints there are, and a row for each figure."""
+    parts = (f"{counts[name]} {word}" for name, word in _OUTCOMES)
+    table = _table("", "min", "avg", "max", "p50", "p90", "p95", "p99", "p99.9")
+    for name, label in _FIGURES.items():
+        form = duration if name.endswith("_ms") else size if name.endswith("_bytes") else _count
+        table.add_row(label, *(form(value) for value in figures[name].values()))
+    return Group(Text(f"{counts['total']} checkpoints: {', '.join(parts)}"), Text(""), table)
+
+
 def checkpoint(view: Line) -> RenderableType:
     """One checkpoint, with a row for each task."""
     facts = Table.grid(padding=(0, 2))
@@ -128,6 +138,34 @@ def event(line: Line) -> str | None:
             return str(line["text"])
         case "warning":
             return f"warning: {line['text']}"
+        case "gap":
+            return f"{line['lines']} events may be missing here: {line['why']}"
+        case _:
+            return None
+
+
+def past_event(line: Line) -> str:
+    """Any line of a history as a sentence: also what only matters to programs, and what nobody knows."""
+    try:
+        told = event(line) or _in_the_background(line)
+    except (KeyError, TypeError, AttributeError, ValueError):  # It says less than it should, or something else.
+        told = None
+    return told or " ".join(f"{name}={value}" for name, value in line.items() if name != "at")
+
+
+def _in_the_background(line: Line) -> str | None:
+    match line["event"]:
+        case "task-started":
+            return f"task {line['task']} started, run {line['run']}, after batch {line['batch']}"
+        case "checkpoint-triggered":
+            return f"{line['kind']} {line['id']} triggered" + (", unaligned" if line["unaligned"] else "")
+        case "checkpoint-completed":
+            return f"{line['kind']} {line['id']} completed in {duration(line['duration_ms'])}, nothing new"
+        case "checkpoint-committed":
+            again = f", after {line['retries']} retries" if line["retries"] else ""
+            return f"checkpoint {line['id']} committed in {duration(line['commit_ms'])}{again}"
+        case "unreadable":
+            return f"{line['bytes']} bytes of {line['where']} from {line['offset']} on cannot be read"
         case _:
             return None
 
@@ -148,6 +186,11 @@ def as_html(shown: RenderableType) -> str:
     )
     console.print(shown)
     return console.export_html(inline_styles=True, code_format=HTML)
+
+
+def moment(at_ms: object) -> str:
+    """Date and time of day, here."""
+    return _when(at_ms if type(at_ms) is int else None)
 
 
 def clock(at_ms: int) -> str:
@@ -204,6 +247,28 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column)
     return table
+
+
+_OUTCOMES = (
+    ("completed", "completed"),
+    ("failed", "failed"),
+    ("in_progress", "in progress"),
+    ("savepoints", "savepoints"),
+)
+_FIGURES = {
+    "duration_ms": "duration",
+    "pre_commit_ms": "pre-commit",
+    "publish_ms": "publish",
+    "commit_ms": "commit",
+    "total_bytes": "bytes",
+    "new_bytes": "new",
+    "in_flight_bytes": "in flight",
+    "files": "files",
+}
+
+
+def _count(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}"
 
 
 _STYLES = {"running": "green", "failed": "red", "crashed": "red", "damaged": "red", "restarting": "yellow"}

@@ -34,6 +34,8 @@ COMMANDS = (
     "stop",
     "cancel",
     "forget",
+    "events",
+    "logs",
     "demo",
     "sim",
     "story",

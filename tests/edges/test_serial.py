@@ -2,6 +2,8 @@
 
 import threading
 
+from headgate.about import known
+from headgate.run.perform import _telling
 from headgate.run.serial import SerialExecutors
 
 WAIT_S = 5.0
@@ -90,3 +92,11 @@ def test_what_waits_on_a_serial_executor_already_is_not_put_there_again() -> Non
     serial_executors.put_once("garbage", seen.append, "list")
     serial_executors.close(WAIT_S)
     assert seen == ["list", "another", "list"], "it was begun, so it may be asked for again"
+
+
+def test_the_log_lines_of_an_order_say_what_it_is_about() -> None:
+    heard: list[dict[str, object]] = []
+    work = _telling({"task": "a", "checkpoint": 3, "batch": None}, lambda: heard.append(dict(known())))
+    work()
+    assert heard == [{"task": "a", "checkpoint": 3}]
+    assert known() == {}

@@ -10,7 +10,7 @@ from headgate import restart
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from headgate.core.settings import Mode, Settings
 from headgate.errors import InvalidOption
-from headgate.job.settings import Checkpointing, to_core
+from headgate.job.settings import Checkpointing, History, to_core
 from headgate.values import Duration, duration_ms
 
 STORAGE = "file:///data/headgate"
@@ -189,3 +189,16 @@ def test_a_restart_strategy_that_cannot_hold_is_refused(strategy: str, wrong: di
     with pytest.raises(InvalidOption) as refused:
         getattr(restart, strategy)(**wrong)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"max_checkpoints": 0}, "max_checkpoints=0 is too few: it must be 1 or more, max_checkpoints=100000"),
+        ({"max_bytes": 1000}, "max_bytes=1000 is too few: it must be 65536 or more"),
+        ({"max_bytes": "1GB"}, "max_bytes='1GB' is not a valid whole number: write max_bytes=268435456"),
+    ],
+)
+def test_a_history_with_bad_bounds_is_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(said)):
+        History(**values)

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from headgate import layout
-from headgate.store.history import FILE_BYTES_MAX
+from headgate.store.history import HistoryBounds
 from tests.soak.job import EVERY, ROWS_PER_SECOND, WINDOW_S
 from tests.spark.process import JobProcess
 
@@ -31,7 +31,7 @@ INTERVAL = "200ms"
 START_S = 600.0
 LINES = 12
 """Rows of the report's table."""
-HISTORY_BYTES_MAX = 2 * FILE_BYTES_MAX
+HISTORY_BYTES_MAX = HistoryBounds().max_bytes
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ def measure(directory: Path, every_s: float) -> None:
 def _sample(directory: Path) -> dict[str, float]:
     sample: dict[str, float] = {"at": time.time(), "load": os.getloadavg()[0]}
     for name, place in (("storage", directory / "storage"), ("staged", directory / "windows" / "_headgate")):
-        sizes = [(file, _size(Path(path, file))) for path, _, files in os.walk(place) for file in files]
-        history = sum(size for file, size in sizes if file.startswith("history."))
-        sample[f"{name}_files"] = len(sizes)
+        sizes = [(path, _size(Path(path, file))) for path, _, files in os.walk(place) for file in files]
+        history = sum(size for path, size in sizes if Path(path).name == "history")
+        sample[f"{name}_files"] = sum(Path(path).name != "history" for path, _ in sizes)
         sample[f"{name}_bytes"] = sum(size for _, size in sizes) - history
         if history:
             sample["history_bytes"] = history  # It has a bound of its own, which it reaches some day.

@@ -18,9 +18,9 @@ from headgate.core.ids import Generation, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.run.staged import StagedFiles
 from headgate.sink.api import StagedFile
-from headgate.store import history
 from headgate.store.api import TEMPORARY, open_store
 from headgate.store.hadoop import HadoopStore
+from headgate.store.history import HistoryBounds
 from headgate.store.jobstore import JobStore, jobs
 from tests.helpers import ALICE, BOB, aborted_entry, completed, line
 from tests.store.contract import FolderContract, StoreContract, paths
@@ -150,16 +150,17 @@ def test_a_job_lives_in_it(store: HadoopStore) -> None:
     assert control.getPermission().toString() == "rw-------"
 
 
-def test_its_history_is_in_objects_and_bounded(store: HadoopStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "OBJECTS_MAX", 5)
-    monkeypatch.setattr(history, "PRUNE_EVERY", 3)
+def test_its_history_is_in_objects_and_bounded(store: HadoopStore) -> None:
     job = JobStore.open(store, "orders")
     assert job.read_history() == []
+    job.bound_history(HistoryBounds(max_segments=3, segment_bytes=150))
+    kept: list[int] = []
     for number in range(12):
         job.append_history([{"n": number}, {"n": number}])
         kept = [event["n"] for event in job.read_history()]
         assert kept == [n for n in range(kept[0], number + 1) for _ in range(2)]
-        assert min(number + 1, 5) <= len(kept) // 2 <= 5 + 2
+        assert min(number + 1, 5) <= len(kept) // 2 <= 12
+    assert kept[0] > 0
     other = JobStore.open(store, "orders")
     other.append_history([{"n": "other"}])
     assert other.read_history()[-1] == {"n": "other"}

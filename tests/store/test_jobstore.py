@@ -10,7 +10,7 @@ import pytest
 from headgate.core.ids import CheckpointId
 from headgate.core.records import Record
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.store import codec, history
+from headgate.store import codec
 from headgate.store.api import Missing, Store
 from headgate.store.jobstore import JobStore, jobs
 from headgate.store.local import LocalStore
@@ -332,33 +332,6 @@ def test_history_comes_back_in_its_order(job: JobStore) -> None:
     job.append_history([])
     job.append_history([{"n": 3}])
     assert job.read_history() == [{"n": 1}, {"n": 2, "text": "a\nb\u2028c"}, {"n": 3}]
-
-
-def test_a_line_that_was_cut_short_is_passed_over_and_harms_no_other(job: JobStore, tmp_path: Path) -> None:
-    file = tmp_path / "orders" / "history.jsonl"
-    job.append_history([{"n": 1}])
-    whole = file.read_bytes()
-    for length in range(1, len(whole) - 1):
-        file.write_bytes(whole + whole[:length])
-        assert job.read_history() == [{"n": 1}]
-        job.append_history([{"n": 2}])
-        assert job.read_history() == [{"n": 1}, {"n": 2}]
-
-
-def test_history_is_bounded_and_loses_the_oldest_first(
-    job: JobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "FILE_BYTES_MAX", 1000)
-    kept: list[int] = []
-    for number in range(500):
-        job.append_history([{"n": number}])
-        kept = [event["n"] for event in job.read_history()]
-        assert kept == list(range(kept[0], number + 1))
-        assert len(kept) >= min(number + 1, 1000 // len(b'{"n":999}\n'))
-    assert kept[0] > 0
-    files = sorted((tmp_path / "orders").glob("history*"))
-    assert [file.name for file in files] == ["history.jsonl", "history.old.jsonl"]
-    assert all(file.stat().st_size < 1100 for file in files)
 
 
 def _append(root: str) -> None:

@@ -16,7 +16,15 @@ ROOT = Path(headgate.__file__).parent
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 STAGES = ("source", "task", "channel", "snapshot", "store", "sink")
 SHARED = (
-    *("headgate.access", "headgate.columns", "headgate.core", "headgate.errors", "headgate.layout", "headgate.redact"),
+    *(
+        "headgate.about",
+        "headgate.access",
+        "headgate.columns",
+        "headgate.core",
+        "headgate.errors",
+        "headgate.layout",
+        "headgate.redact",
+    ),
     *("headgate.checksums", "headgate.durable", "headgate.retry", "headgate.room", "headgate.values"),
 )
 """What every stage may know."""
@@ -78,6 +86,7 @@ def test_the_core_knows_itself_alone(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "about.py",
         "access.py",
         "checksums.py",
         "columns.py",

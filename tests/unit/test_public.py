@@ -71,6 +71,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Generation",
         "Guarantee",
         "HeadgateError",
+        "History",
         "IdempotentSink",
         "Job",
         "JobClient",

@@ -1,0 +1,74 @@
+"""A job's past, by pages: for commands and pages that show it.
+
+One rule: whoever looks back reads what is shown and no more, and holds up nobody. Records say which checkpoints are
+kept, the history what became of all of them.
+"""
+
+import heapq
+from typing import Any
+
+from headgate.core.records import CompletedCheckpoint
+from headgate.store.history import HistoryReader
+from headgate.store.jobstore import JobStore
+from headgate.view import history as told, job as view
+from headgate.view.history import JobExecution, Line
+from headgate.view.summary import summary
+
+PAGE = 50
+"""As many checkpoints or events are on a page, unless somebody wants another number."""
+
+
+class JobPast:
+    """The past of one job, as it was at the last ``look``."""
+
+    def __init__(self, store: JobStore, history: HistoryReader | None = None) -> None:
+        """Look once."""
+        self._store = store
+        self.history = history or store.history()
+        self.look()
+
+    def look(self) -> None:
+        """See what has come since."""
+        self.history.look()
+        self._records = self._store.read_checkpoint_log()
+        self._held = self._store.held()
+
+    def execution(self) -> JobExecution:
+        """The latest execution."""
+        lines, restarts = self.history.status_lines()
+        return told.execution(lines, restarts)
+
+    def status(self, *, now_ms: int, elsewhere: bool = False) -> Line:
+        """The status of a job that no process here runs."""
+        lines, restarts = self.history.status_lines()
+        return view.status(self._store.job, self._records, lines, now_ms=now_ms, elsewhere=elsewhere, restarts=restarts)
+
+    def checkpoints(self, limit: int = PAGE, before: int | None = None) -> list[Line]:
+        """The newest checkpoints below an id, in the order of ids."""
+        kept = {record.id for record in self._records if isinstance(record, CompletedCheckpoint)}
+        below = {each for each in kept if before is None or each < before}
+        ids = heapq.nlargest(limit, below.union(self.history.ids(limit, before)))
+        return view.checkpoints(self._records, self._held, self.history.lines_of(ids), ids)
+
+    def checkpoint(self, number: int) -> Line | None:
+        """One checkpoint, task by task. None if nobody knows it."""
+        found = view.checkpoints(self._records, self._held, self.history.lines_of([number]), [number])
+        return found[0] if found else None
+
+    def counts(self) -> dict[str, int]:
+        """How many checkpoints there are, by what became of them."""
+        kept = [record.id for record in self._records if isinstance(record, CompletedCheckpoint)]
+        counted, open_ids = self.history.counts(kept), self.history.unresolved(kept)
+        there = view.checkpoints(self._records, self._held, self.history.lines_of(open_ids), open_ids)
+        pending = sum(one["state"] == "pending" for one in there)
+        return {
+            "total": counted["completed"] + counted["failed"] + counted["other"],
+            "completed": counted["completed"],
+            "failed": counted["failed"] + counted["other"] - pending,
+            "in_progress": pending,
+            "savepoints": counted["savepoints"],
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Least, mean, greatest and percentiles of what was measured of completed checkpoints."""
+        return summary(self.history.figures())
