@@ -27,7 +27,7 @@ POLL_S = 0.5
 POLL_FAR_S = 5.0
 """The same of a storage elsewhere, where each look is a listing."""
 LAST_WORDS_S = 20.0
-"""A process that no longer leads may take so long to write down how the job ended."""
+"""A process that no longer leads may take this long to write down how the job ended."""
 
 
 wait = time.sleep
