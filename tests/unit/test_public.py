@@ -95,6 +95,9 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "UserError",
         "ValueColumn",
         "ValueState",
+        "Window",
+        "WindowBatch",
+        "WindowProcessor",
         "Write",
         "WriteAheadBatch",
         "WriteAheadSink",
@@ -115,6 +118,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "search",
         "state_backend",
         "testing",
+        "windows",
         "write_partitions",
     ]
 
