@@ -27,6 +27,9 @@ AT_MS = "at_ms"
 OUTPUT_ROWS = 100_000
 """Output is handed to Spark in pieces of this many rows."""
 
+SMALL_ROWS, SMALL_TABLES = 10_000, 1_000
+"""Tables that are smaller are put together first, but not more than so many."""
+
 
 class InColumns(OnSpark):
     """What is the same for all processors that work by columns. Subclasses say what becomes of rows and timers."""
@@ -95,6 +98,7 @@ class InColumns(OnSpark):
     def _given(self, given: Any) -> Iterator[pa.RecordBatch]:
         """What a processor gives, checked. Spark takes columns by name and fills what it does not find with nulls."""
         name = type(self._processor).__name__
+        small: list[pa.Table] = []
         for rows in _tables(given):
             table = as_table(rows, name)
             if sorted(table.column_names) != sorted(self._out.names):
@@ -106,7 +110,12 @@ class InColumns(OnSpark):
                 as_column(table[field.name], field.type, f"{name}: column {field.name!r} of its output")
                 for field in self._out
             ]
-            yield from pa.table(columns, schema=self._out).to_batches(OUTPUT_ROWS)
+            small.append(pa.table(columns, schema=self._out))
+            if sum(each.num_rows for each in small) >= SMALL_ROWS or len(small) >= SMALL_TABLES:
+                yield from _together(small)
+                small = []
+        if small:
+            yield from _together(small)
 
 
 class InBatches(InColumns):
@@ -148,6 +157,12 @@ class InBatches(InColumns):
         return KeyedBatch(
             rows, pa.table(list(keys), schema=self._key_schema), starts, access, self._batches.time, times_ms
         )
+
+
+def _together(tables: Sequence[pa.Table]) -> list[pa.RecordBatch]:
+    """Tables as Spark gets them."""
+    batches: list[pa.RecordBatch] = pa.concat_tables(tables).combine_chunks().to_batches(OUTPUT_ROWS)
+    return batches
 
 
 def _tables(given: Any) -> Iterable[Any]:

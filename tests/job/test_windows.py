@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession, functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F  # noqa: N812 - Spark's custom
 
 from headgate import windows
 from headgate.errors import InvalidJob
-from headgate.job import in_windows
 from headgate.job.processor import PIPELINED, run_windows
 from headgate.job.window import WindowBatch, WindowProcessor
 from tests.job.test_batches import START, run_dry, stream, write
@@ -84,8 +83,13 @@ class OneByOne(WindowProcessor):
             yield pa.Table.from_pylist(
                 [
                     {
-                        **{"zone": zone, "key": name, "start": start, "end": end, "value": float(total)},
-                        **{"seqs": rows["seq"].to_pylist(), "same": pc.all(inside).as_py()},
+                        "zone": zone,
+                        "key": name,
+                        "start": start,
+                        "end": end,
+                        "seqs": rows["seq"].to_pylist(),
+                        "value": float(total),
+                        "same": pc.all(inside).as_py(),
                     }
                 ],
                 schema=pa.schema(
@@ -131,3 +135,84 @@ def test_windows_are_those_of_spark_with_the_same_rows_and_the_same_late_ones(
     counts = Counter(seq for row in ours for seq in row.seqs)
     assert max(counts.values()) == window.size_ms // window.slide_ms
     assert len(counts) < 4 * 80, "some rows were late"
+
+
+class Ends(WindowProcessor):
+    """The rows of each window; its end is the time of what comes out."""
+
+    output = "key string, end timestamp, rows long"
+    event_time = "end"
+
+    def process(self, batch: WindowBatch) -> pa.Table:
+        lengths = pc.list_value_length(batch.by_window("seq")).cast(pa.int64())
+        columns = [batch.windows["key"], batch.windows["window_end"], lengths]
+        return pa.table(columns, names=["key", "end", "rows"])
+
+
+def test_what_windows_give_carries_event_time_on_to_other_windows(spark: SparkSession, tmp_path: Path) -> None:
+    """Tens of seconds, then minutes of these, in one query."""
+    times = [0, 9.5, 10, 55, 59.999, 60, 61, 130, 300]
+    for number, part in enumerate((times[:4], times[4:7], times[7:8], times[8:])):
+        rows = [{"key": "a", "seq": 1, "at": START + timedelta(seconds=at)} for at in part]
+        write(tmp_path / "in", number, rows)
+    spark.conf.set(PIPELINED, "true")
+    tens = run_windows(marked(spark, tmp_path / "in"), Ends(), "key", windows.tumbling("at", "10s"))
+    minutes = tens.groupBy("key", F.window("end", "1 minute", startTime="1 second")).agg(F.sum("rows").alias("rows"))
+    found = run_dry(minutes.select("window.start", "rows"), tmp_path)
+    assert sorted(((row.start.timestamp() - START.timestamp()), row.rows) for row in found) == [
+        (1.0, 5),
+        (61.0, 2),
+        (121.0, 1),
+    ]
+
+
+class Broken(WindowProcessor):
+    """Goes wrong."""
+
+    output = "key string"
+
+    def process(self, batch: WindowBatch) -> Any:
+        raise ValueError(f"window {batch.windows['key'][0]} is broken")
+
+
+def test_what_goes_wrong_in_a_window_is_told_in_its_own_words(spark: SparkSession, tmp_path: Path) -> None:
+    for number, minutes in enumerate((0, 9)):
+        write(tmp_path / "in", number, [{"key": "a", "at": START + timedelta(minutes=minutes)}])
+    spark.conf.set(PIPELINED, "true")
+    with pytest.raises(PySparkException, match="ValueError: window a is broken") as failed:
+        run_dry(run_windows(marked(spark, tmp_path / "in"), Broken(), "key", TUMBLING), tmp_path)
+    assert "test_windows.py" in str(failed.value), "the user's line"
+
+
+def test_rows_that_are_not_what_was_kept_are_refused_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, [{"key": "a", "at": START}])
+    spark.conf.set(PIPELINED, "true")
+    run_dry(run_windows(marked(spark, tmp_path / "in"), Whole(), ["zone", "key"], TUMBLING), tmp_path)
+    write(tmp_path / "in", 1, [{"key": "a", "at": START + timedelta(minutes=9)}])
+    other = marked(spark, tmp_path / "in").withColumn("value", F.col("value").cast("string"))
+    with pytest.raises(
+        PySparkException, match=r"STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_VALUE_SCHEMA"
+    ):
+        run_dry(run_windows(other, Whole(), ["zone", "key"], TUMBLING), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "window", "says"),
+    [
+        ("name", TUMBLING, "there is no column 'name' among key, zone, seq, value, at"),
+        ("key", windows.tumbling("when", "1min"), "there is no column 'when' among"),
+        (["key", "at"], TUMBLING, "'at' is the column of event time and cannot be a part of the key"),
+        ("key", windows.tumbling("seq", "1min"), r"column 'seq' has no watermark, .* rows.withWatermark\('seq', "),
+    ],
+)
+def test_what_can_be_no_window_is_refused(
+    spark: SparkSession, tmp_path: Path, key: Any, window: windows.WindowAssigner, says: str
+) -> None:
+    with pytest.raises(InvalidJob, match=says):
+        run_windows(marked(spark, tmp_path), Whole(), key, window)
+
+
+def test_a_column_with_the_name_of_a_windows_end_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    frame = marked(spark, tmp_path).withColumn("Window_End", F.lit(1))
+    with pytest.raises(InvalidJob, match="the stream has a column 'Window_End', as windows do"):
+        run_windows(frame, Whole(), "key", TUMBLING)
