@@ -22,14 +22,14 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from headgate.errors import InvalidJob
-from headgate.job.arrow import arrow_schema
+from headgate.job.arrow import arrow_schema, arrow_type
 from headgate.job.batches import BatchProcessor, BatchState
 from headgate.job.cells import Cursor, WaitingHandle
 from headgate.job.in_batches import InBatches
-from headgate.job.in_windows import InWindows
+from headgate.job.in_windows import KEY_GROUP, KEY_GROUPS, InWindows
 from headgate.job.keyed import Declared, KeyedProcessor, KeyedState, Rehearsal, as_it_is, zoned
 from headgate.job.partition import Due, Keys, OnSpark, Starts
 from headgate.job.window import WINDOW_END, WINDOW_START, WindowProcessor
@@ -187,9 +187,13 @@ def run_windows(
             named = named.withMetadata(field.name, rest)
     named = named.withMetadata(WINDOW_END, {WATERMARK: delay_ms})
     whole = frame.sparkSession.conf.get(PIPELINED, "true") != "false"
-    keys = [F.col(_quoted(name)) for name in (*columns, WINDOW_END)]
+    of_key = F.hash(*(F.col(_quoted(name)) for name in columns))
+    named = named.withColumn(KEY_GROUP, F.pmod(of_key, F.lit(KEY_GROUPS)))
+    keys = [KEY_GROUP, WINDOW_END]
     shape = (named.schema, named.select(*keys).schema, output, TIME_MODES[processor.time])
-    on_spark = InWindows(processor, *shape, size_ms=window.size_ms, plain_key=isinstance(key, str), whole=whole)
+    on_spark = InWindows(
+        processor, *shape, size_ms=window.size_ms, names=columns, plain_key=isinstance(key, str), whole=whole
+    )
     return named.groupBy(*keys).transformWithState(
         statefulProcessor=on_spark,
         outputStructType=output,
@@ -206,8 +210,14 @@ def _check_windows(frame: DataFrame, key: Sequence[str], window: WindowAssigner)
             raise InvalidJob(f"there is no column {name!r} among {', '.join(frame.columns)}")
     if window.time in key:
         raise InvalidJob(f"{window.time!r} is the column of event time and cannot be a part of the key")
-    if taken := [name for name in frame.columns if name.lower() in {WINDOW_START, WINDOW_END}]:
+    if taken := [name for name in frame.columns if name.lower() in {WINDOW_START, WINDOW_END, KEY_GROUP}]:
         raise InvalidJob(f"the stream has a column {taken[0]!r}, as windows do: give it another name before")
+    for name in key:
+        of = frame.schema[name].dataType
+        # Whether two of these are one key, only Spark can tell.
+        collated = isinstance(of, StringType) and not of.isUTF8BinaryCollation()
+        if collated or pa.types.is_nested(arrow_type(of, f"the key {name!r}")):
+            raise InvalidJob(f"the key {name!r} is of type {of.simpleString()}: name columns of plain types")
     if WATERMARK not in frame.schema[window.time].metadata:
         raise InvalidJob(
             f"column {window.time!r} has no watermark, so no window would ever close: declare one before, "

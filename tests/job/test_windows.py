@@ -199,17 +199,19 @@ def test_rows_that_are_not_what_was_kept_are_refused_by_spark(spark: SparkSessio
 @pytest.mark.parametrize(
     ("key", "window", "says"),
     [
-        ("name", TUMBLING, "there is no column 'name' among key, zone, seq, value, at"),
+        ("name", TUMBLING, "there is no column 'name' among key, zone, seq, value, at, both"),
         ("key", windows.tumbling("when", "1min"), "there is no column 'when' among"),
         (["key", "at"], TUMBLING, "'at' is the column of event time and cannot be a part of the key"),
+        (["key", "both"], TUMBLING, "the key 'both' is of type struct<zone:int>: name columns of plain types"),
         ("key", windows.tumbling("seq", "1min"), r"column 'seq' has no watermark, .* rows.withWatermark\('seq', "),
     ],
 )
 def test_what_can_be_no_window_is_refused(
     spark: SparkSession, tmp_path: Path, key: Any, window: windows.WindowAssigner, says: str
 ) -> None:
+    frame = marked(spark, tmp_path).withColumn("both", F.struct("zone"))
     with pytest.raises(InvalidJob, match=says):
-        run_windows(marked(spark, tmp_path), Whole(), key, window)
+        run_windows(frame, Whole(), key, window)
 
 
 def test_a_column_with_the_name_of_a_windows_end_is_refused(spark: SparkSession, tmp_path: Path) -> None:
