@@ -1,10 +1,11 @@
-"""All rows of closed windows in Python: as blobs, as rows in state, and collected by Spark, on the same rows."""
+"""All rows of closed windows in Python: as tables and as rows in state, and collected by Spark, on the same rows."""
 
 import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from bench.side_by_side import Clock, Timing, compare
 from headgate.job.processor import WATERMARK, run_processor, run_windows
 
 KEYS = 10_000
-SIZES = (20_000, 100_000, 500_000)
-WINDOW_S, BATCH_S = 600, 300
-"""Two batches fill a window, so one in two batches closes windows."""
+SHAPES = ((500_000, 2), (100_000, 2), (20_000, 20))
+"""Rows in a batch, and batches in a window. A round is a window."""
+WINDOW_S = 600
+APART_S = 1_000 * WINDOW_S
+"""From the first window of a shape to that of the next."""
 COLUMNS = "sensor string, seq bigint, value double, at timestamp"
 ROW = "struct<seq: bigint, value: double, at: timestamp>"
 OUTPUT = "sensor string, rows bigint, total double"
@@ -137,8 +140,8 @@ class _WindowQuery:
         return self._took
 
 
-def windows(spark: SparkSession, sizes: Sequence[int] = SIZES, rounds: int = 3) -> None:
-    """Rows a second and CPU seconds, in batches of several sizes. A round is a whole window: two batches."""
+def windows(spark: SparkSession, shapes: Sequence[tuple[int, int]] = SHAPES, rounds: int = 3) -> None:
+    """Rows a second and CPU seconds, in batches of several sizes."""
     spark.conf.set("spark.sql.streaming.pollingDelay", "1s")
     # Windows close in the batch that comes next, not in one of their own, so that each file is one batch.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -151,23 +154,24 @@ def windows(spark: SparkSession, sizes: Sequence[int] = SIZES, rounds: int = 3) 
         }
         (where / "files").mkdir()
         number = itertools.count()
-        for size in sizes:
-            first = [_file(where / "files", next(number), size) for _ in range(2)]
-            for each in contenders.values():
-                for file in first:
-                    each.feed(file)
-            made = [_file(where / "files", next(number), size) for _ in range(2 * rounds)]
+        for shape, (size, batches) in enumerate(shapes):
+            lasts_s = WINDOW_S // batches
+            times = itertools.count(shape * APART_S, lasts_s)
+            made = [
+                _file(where / "files", next(number), size, next(times), lasts_s) for _ in range(batches * (rounds + 1))
+            ]
             turns = {name: iter(made) for name in contenders}
 
-            def work(name: str, size: int = size, turns: dict[str, Iterator[Path]] = turns) -> Callable[[], Timing]:
-                def two() -> Timing:
-                    took = [contenders[name].feed(next(turns[name])) for _ in range(2)]
-                    return Timing(sum(each.wall_s for each in took), sum(each.cpu_s for each in took), 2 * size)
+            def window(
+                name: str, size: int = size, turns: dict[str, Iterator[Path]] = turns, n: int = batches
+            ) -> Timing:
+                took = [contenders[name].feed(next(turns[name])) for _ in range(n)]
+                return Timing(sum(each.wall_s for each in took), sum(each.cpu_s for each in took), n * size)
 
-                return two
-
-            title = f"windows in Python, {KEYS:,} keys, batches of {size:,} rows, two batches a window"
-            compare(title, "rows", {name: work(name) for name in contenders}, rounds=rounds)
+            for name in contenders:
+                window(name)
+            title = f"windows in Python, {KEYS:,} keys, batches of {size:,} rows, {batches} batches a window"
+            compare(title, "rows", {name: partial(window, name) for name in contenders}, rounds=rounds)
             if len({tuple(each.seen) for each in contenders.values()}) != 1:
                 raise RuntimeError(f"not the same: {[each.seen for each in contenders.values()]}")
         for each in contenders.values():
@@ -175,10 +179,10 @@ def windows(spark: SparkSession, sizes: Sequence[int] = SIZES, rounds: int = 3) 
     spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
 
 
-def _file(where: Path, number: int, size: int) -> Path:
-    """Readings of sensors within some minutes, in no order."""
+def _file(where: Path, number: int, size: int, begins_s: int, lasts_s: int) -> Path:
+    """Readings of sensors within some seconds, in no order."""
     chance = np.random.default_rng(number)
-    at = number * BATCH_S * 1_000_000 + chance.integers(0, BATCH_S * 1_000_000, size)
+    at = begins_s * 1_000_000 + chance.integers(0, lasts_s * 1_000_000, size)
     table = pa.table(
         {
             "sensor": pa.array(np.char.add("sensor-", chance.integers(0, KEYS, size).astype(str))),

@@ -137,6 +137,15 @@ def test_windows_are_those_of_spark_with_the_same_rows_and_the_same_late_ones(
     assert len(counts) < 4 * 80, "some rows were late"
 
 
+def test_spark_has_one_hash_for_what_is_one_key(spark: SparkSession) -> None:
+    """Rows of one key are in one group of keys."""
+    nan = "CAST('NaN' AS DOUBLE)"
+    found = spark.sql(
+        f"SELECT hash(0.0D) = hash(-0.0D), hash(0.0F) = hash(-0.0F), hash({nan}) = hash(-{nan})"
+    ).collect()
+    assert tuple(found[0]) == (True, True, True)
+
+
 class Ends(WindowProcessor):
     """The rows of each window; its end is the time of what comes out."""
 
