@@ -5,7 +5,7 @@
 
 import sys
 
-from bench import core, growth, history, jobs, keyed, recovery, sinks
+from bench import core, growth, history, jobs, keyed, recovery, sinks, windows
 
 ON_SPARK = {
     "cost": jobs.checkpoint_cost,
@@ -15,6 +15,7 @@ ON_SPARK = {
     "keyed": keyed.keyed,
     "overtaking": jobs.overtaking,
     "task": recovery.task_level,
+    "windows": windows.windows,
     **sinks.ON_SPARK,
 }
 ALONE = {

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate import audit, console, files, generator, restart, state_backend, testing
+    from headgate import audit, console, files, generator, restart, state_backend, testing, windows
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
     from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.job.keyed import KeyedState, ListState, MapState, ValueState
     from headgate.job.processor import Context, Processor
     from headgate.job.settings import Checkpointing, History
+    from headgate.job.window import Window, WindowBatch, WindowProcessor
     from headgate.run.client import JobClient
     from headgate.run.start import Options, Result
     from headgate.sink.api import (
@@ -76,6 +77,9 @@ __all__ = [
     "UserError",
     "ValueColumn",
     "ValueState",
+    "Window",
+    "WindowBatch",
+    "WindowProcessor",
     "Write",
     "WriteAheadBatch",
     "WriteAheadSink",
@@ -96,6 +100,7 @@ __all__ = [
     "search",
     "state_backend",
     "testing",
+    "windows",
     "write_partitions",
 ]
 
@@ -109,6 +114,7 @@ _HOMES = {
     "headgate.job.keyed": ("KeyedState", "ListState", "MapState", "ValueState"),
     "headgate.job.processor": ("Context", "Processor"),
     "headgate.job.settings": ("Checkpointing", "History"),
+    "headgate.job.window": ("Window", "WindowBatch", "WindowProcessor"),
     "headgate.run.client": ("JobClient",),
     "headgate.run.start": ("Options", "Result"),
     "headgate.sink.api": (
@@ -133,7 +139,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {
     **{
         name: f"headgate.{name}"
-        for name in ("audit", "console", "files", "generator", "restart", "state_backend", "testing")
+        for name in ("audit", "console", "files", "generator", "restart", "state_backend", "testing", "windows")
     },
     **{
         name: f"headgate.connect.{name}"

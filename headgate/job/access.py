@@ -45,8 +45,11 @@ class StateAccess(Protocol):
     def update(self, of: Variable, which: Sequence[int], values: Sequence[Internal]) -> None:
         """Keep a value for each of these keys."""
 
-    def lists(self, of: Variable) -> list[list[Internal]]:
-        """The list of each key."""
+    def exist(self, of: Variable) -> list[bool]:
+        """Whether each key has a list."""
+
+    def lists(self, of: Variable, which: range | None = None) -> list[list[Internal]]:
+        """The list of each key, or of each of these."""
 
     def put(self, of: Variable, which: Sequence[int], lists: Sequence[Sequence[Internal]]) -> None:
         """Keep a list, which is not empty, for each of these keys instead of what was there."""
@@ -93,8 +96,15 @@ class Piped:
         dumps, update, name = pipe.dumps, pipe.update, of.name
         self._tell(which, (update(name, dumps((value,))) for value in values))
 
-    def lists(self, of: Variable) -> list[list[Internal]]:
-        found = self._parts(lambda name: pipe.list_get(of.name, name), messages.StateResponseWithListGet, "value")
+    def exist(self, of: Variable) -> list[bool]:
+        call = pipe.list_exists(of.name)
+        answers = self._pipe.ask(part for key in self._keys for part in (key, call))
+        _all_done(answers[::2])
+        return [pipe.is_there(answer) for answer in answers[1::2]]
+
+    def lists(self, of: Variable, which: range | None = None) -> list[list[Internal]]:
+        keys = self._keys if which is None else self._keys[which.start : which.stop]
+        found = self._parts(lambda name: pipe.list_get(of.name, name), messages.StateResponseWithListGet, "value", keys)
         flat = iter(pipe.loads([raw for each in found for raw in each]))
         return [[next(flat)[0] for _ in each] for each in found]
 
@@ -105,7 +115,9 @@ class Piped:
         self._tell(which, (pipe.list_append(of.name, [pipe.dumps((value,)) for value in each]) for each in lists))
 
     def maps(self, of: Variable) -> list[Pairs]:
-        found = self._parts(lambda name: pipe.map_get(of.name, name), messages.StateResponseWithMapIterator, "kvPair")
+        found = self._parts(
+            lambda name: pipe.map_get(of.name, name), messages.StateResponseWithMapIterator, "kvPair", self._keys
+        )
         keys = iter(pipe.loads([pair.key for each in found for pair in each]))
         values = iter(pipe.loads([pair.value for each in found for pair in each]))
         return [[(next(keys)[0], next(values)[0]) for _ in each] for each in found]
@@ -124,7 +136,7 @@ class Piped:
         self._tell(which, (call for _ in which))
 
     def timers(self) -> list[list[int]]:
-        found = self._parts(pipe.timers_get, messages.StateResponseWithTimer, "timer")
+        found = self._parts(pipe.timers_get, messages.StateResponseWithTimer, "timer", self._keys)
         return [[timer.timestampMs for timer in each] for each in found]
 
     def set_timers(self, which: Sequence[int], at_ms: Sequence[int]) -> None:
@@ -141,19 +153,17 @@ class Piped:
         keys = self._keys
         self._pipe.tell(part for at, each in zip(which, calls, strict=True) for part in (keys[at], *each))
 
-    def _parts(self, call: Any, of: type, field: str) -> list[list[Any]]:
-        """What each key has, which comes in parts; most have one."""
-        names = [next(self._pipe.names) for _ in self._keys]
-        answers = self._pipe.ask(
-            part for key, name in zip(self._keys, names, strict=True) for part in (key, call(name))
-        )
+    def _parts(self, call: Any, of: type, field: str, keys: Sequence[bytes]) -> list[list[Any]]:
+        """What each of these keys has, which comes in parts; most have one."""
+        names = [next(self._pipe.names) for _ in keys]
+        answers = self._pipe.ask(part for key, name in zip(keys, names, strict=True) for part in (key, call(name)))
         _all_done(answers[::2])
         found: list[list[Any]] = []
         for at, answer in enumerate(answers[1::2]):
             part, more = pipe.more(of, answer, field)
             found.append(list(part))
             while more:
-                _, answer = self._pipe.ask([self._keys[at], call(names[at])])  # noqa: PLW2901 - it goes on
+                _, answer = self._pipe.ask([keys[at], call(names[at])])  # noqa: PLW2901 - it goes on
                 part, more = pipe.more(of, answer, field)
                 found[at] += part
         return found
@@ -173,7 +183,10 @@ class OneKey:
         for value in values:
             of.spark.update((of.of.fromInternal(value),))
 
-    def lists(self, of: Variable) -> list[list[Internal]]:
+    def exist(self, of: Variable) -> list[bool]:
+        return [of.spark.exists()]
+
+    def lists(self, of: Variable, which: range | None = None) -> list[list[Internal]]:
         return [[of.of.toInternal(row[0]) for row in of.spark.get()]]
 
     def put(self, of: Variable, which: Sequence[int], lists: Sequence[Sequence[Internal]]) -> None:

@@ -15,13 +15,13 @@ from pyspark.sql.types import StructType
 from headgate.errors import InvalidJob, UserError
 from headgate.job.keyed import KeyedProcessor
 from headgate.job.node import Node, NodeKind
-from headgate.job.processor import rehearse, run_processor
+from headgate.job.processor import WATERMARK, rehearse, run_processor, run_windows
+from headgate.job.window import WindowProcessor
 from headgate.source.api import Source
 
 LOADED = -1
 """The index of a source's own data frame, which is not an input."""
 
-_WATERMARK = "spark.watermarkDelayMs"
 _ALONE = ("FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState")
 
 
@@ -143,6 +143,9 @@ def _output(node: Node, inputs: Sequence[DataFrame]) -> object:
         case NodeKind.PROCESS:
             assert isinstance(what, KeyedProcessor)
             assert node.key is not None
+            if isinstance(what, WindowProcessor):
+                assert node.window is not None
+                return run_windows(inputs[0], what, node.key, node.window)
             return run_processor(inputs[0], what, node.key, node.output_mode)
         case NodeKind.UNION:
             together = inputs[0]
@@ -175,5 +178,5 @@ def _frame(node: Node, frame: object, *, streaming: bool) -> DataFrame:
 
 
 def _watermark(schema: StructType) -> tuple[str, int] | None:
-    marked = ((field.name, field.metadata[_WATERMARK]) for field in schema.fields if _WATERMARK in field.metadata)
+    marked = ((field.name, field.metadata[WATERMARK]) for field in schema.fields if WATERMARK in field.metadata)
     return next(marked, None)

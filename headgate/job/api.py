@@ -25,11 +25,13 @@ from headgate.job.keyed import KeyedProcessor
 from headgate.job.node import Node, NodeKind
 from headgate.job.processor import TIME_MODES, Processor
 from headgate.job.settings import Checkpointing, History, check_scheme
+from headgate.job.window import WindowProcessor
 from headgate.needs import refuse_contradiction
 from headgate.sink.api import TwoPhaseSink
 from headgate.source.api import Source
 from headgate.state_backend import StateBackend
 from headgate.values import Duration, duration_ms
+from headgate.windows import WindowAssigner
 
 if TYPE_CHECKING:  # What runs a job is loaded when one is run.
     from headgate.run.client import JobClient
@@ -43,6 +45,11 @@ OUTPUT_MODES = ("append", "update", "complete")
 HOWS_SHOWN = ("inner", "left", "right", "outer", "semi")
 HOWS = {*HOWS_SHOWN, "cross", "full", "fullouter", "leftouter", "rightouter", "leftsemi", "anti", "leftanti"}
 """What Spark calls the ways to join, without underscores. Which of them it runs on streams it says itself."""
+VERBS: dict[type[KeyedProcessor], str] = {
+    Processor: "process",
+    BatchProcessor: "process_batches",
+    WindowProcessor: "process_windows",
+}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name that may stand in any path. A file that begins with a dot or an underscore is hidden from Spark."""
 
@@ -227,6 +234,23 @@ class Stream:
         """
         return self._process("process_batches", uid, processor, BatchProcessor, key, new_task=new_task)
 
+    def process_windows(
+        self,
+        uid: str,
+        processor: WindowProcessor | None = None,
+        *,
+        key: str | Sequence[str] = (),
+        window: WindowAssigner | None = None,
+        new_task: bool = False,
+    ) -> "Stream":
+        """Keep the rows of each window of each key until it closes, and give ``processor`` all of them at once.
+
+        ``window`` comes from ``headgate.windows``, as in ``windows.tumbling("at", "10min")``; the stream needs a
+        watermark on that column. A window closes when the watermark has come to its end. Rows that come later are
+        dropped, as by Spark's own windows.
+        """
+        return self._process("process_windows", uid, processor, WindowProcessor, key, new_task=new_task, window=window)
+
     def _process(
         self,
         verb: str,
@@ -236,12 +260,12 @@ class Stream:
         key: str | Sequence[str],
         *,
         new_task: bool,
+        window: WindowAssigner | None = None,
     ) -> "Stream":
         where = _caller()
         _check_uid(where, verb, uid)
         if not isinstance(processor, KeyedProcessor) or not isinstance(processor, needed):
-            other = {Processor: "process_batches", BatchProcessor: "process"}[needed]
-            hint = f"; it is one for {other}" if isinstance(processor, KeyedProcessor) else ""
+            hint = "".join(f"; it is one for {other}" for of, other in VERBS.items() if isinstance(processor, of))
             raise InvalidJob(
                 f"{where}: {verb}({uid!r}, ...) needs a headgate.{needed.__name__}, not {_seen(processor)}{hint}"
             )
@@ -257,6 +281,18 @@ class Stream:
             processor.time in TIME_MODES,
             f"{type(processor).__name__}.time is {processor.time!r}: choose one of {', '.join(map(repr, TIME_MODES))}",
         )
+        if needed is WindowProcessor:
+            _need(
+                where,
+                isinstance(window, WindowAssigner),
+                f"{verb}({uid!r}, ...) has window={_seen(window)}: make one with headgate.windows, as in "
+                "window=windows.tumbling('at', '10min')",
+            )
+            _need(
+                where,
+                processor.time == "event",
+                f"{type(processor).__name__}.time is {processor.time!r}: windows go by event time, leave it out",
+            )
         if isinstance(processor.output, str):
             with _at(where):
                 check_columns(processor.output, f"{type(processor).__name__}.output")
@@ -267,7 +303,13 @@ class Stream:
             f"{verb}({uid!r}, ...) has key={_seen(key)}: name the columns by which state is kept, as in key='user'",
         )
         return self._add(
-            where, uid, NodeKind.PROCESS, processor, key=key if isinstance(key, str) else names, new_task=new_task
+            where,
+            uid,
+            NodeKind.PROCESS,
+            processor,
+            key=key if isinstance(key, str) else names,
+            new_task=new_task,
+            window=window,
         )
 
     def union(self, uid: str, *others: "Stream", new_task: bool = False) -> "Stream":
@@ -324,6 +366,7 @@ class Stream:
         output_mode: str = "append",
         new_task: bool = False,
         key: str | tuple[str, ...] | None = None,
+        window: WindowAssigner | None = None,
     ) -> "Stream":
         _need(where, isinstance(new_task, bool), f"new_task={_seen(new_task)}: write new_task=True or leave it out")
         inputs = [self.uid]
@@ -337,7 +380,7 @@ class Stream:
                 "streams of two jobs do not meet",
             )
             inputs.append(other.uid)
-        return self._draft.add(Node(uid, kind, tuple(inputs), what, output_mode, new_task, where, key))
+        return self._draft.add(Node(uid, kind, tuple(inputs), what, output_mode, new_task, where, key, window))
 
     def __repr__(self) -> str:
         """The stream by its uid."""

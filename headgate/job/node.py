@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from headgate.windows import WindowAssigner
+
 
 class NodeKind(Enum):
     """What a node does with its inputs."""
@@ -32,3 +34,5 @@ class Node:
     """The user's line, as in ``job.py:12``."""
     key: str | tuple[str, ...] | None = None
     """The columns by which state is kept. A single name gives plain keys, several names give tuples."""
+    window: WindowAssigner | None = None
+    """Of a window processor, the windows of its rows."""

@@ -174,6 +174,12 @@ def clear(kind: str, name: str) -> bytes:
     return _framed(call(name, clear=messages.Clear()))
 
 
+@functools.lru_cache(1_000)
+def list_exists(name: str) -> bytes:
+    """Ask whether there is a list."""
+    return _framed(_of_list(name, exists=messages.Exists()))
+
+
 def list_get(name: str, iterator: str) -> bytes:
     """Read a list, or go on reading it."""
     return _framed(_of_list(name, listStateGet=messages.ListStateGet(iteratorId=iterator)))
@@ -274,6 +280,17 @@ def checked(answer: bytes) -> messages.StateResponse:
     if response.statusCode:
         raise ExternalError(f"Spark's state answered: {response.errorMessage}")
     return response
+
+
+def is_there(answer: bytes) -> bool:
+    """What is answered to whether there is something."""
+    if not answer:
+        return True
+    response: messages.StateResponse = messages.StateResponse.FromString(answer)
+    if response.statusCode == _NOTHING_THERE:
+        return False
+    checked(answer)
+    return True
 
 
 def values(answers: Iterable[bytes]) -> list[tuple[Internal, ...] | None]:

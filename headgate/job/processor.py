@@ -16,27 +16,33 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
     StatefulProcessorHandle,
     TimerValues,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from headgate.errors import InvalidJob
-from headgate.job.arrow import arrow_schema
+from headgate.job.arrow import arrow_schema, arrow_type
 from headgate.job.batches import BatchProcessor, BatchState
 from headgate.job.cells import Cursor, WaitingHandle
 from headgate.job.in_batches import InBatches
+from headgate.job.in_windows import KEY_GROUP, KEY_GROUPS, InWindows
 from headgate.job.keyed import Declared, KeyedProcessor, KeyedState, Rehearsal, as_it_is, zoned
 from headgate.job.partition import Due, Keys, OnSpark, Starts
+from headgate.job.window import WINDOW_END, WINDOW_START, WindowProcessor
 from headgate.values import Duration, duration_ms
+from headgate.windows import WindowAssigner
 
 OUTPUT_ROWS = 10_000
 """Output is handed to Spark in pieces of this many rows."""
 
 TIME_MODES = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+
+WATERMARK = "spark.watermarkDelayMs"
+"""Where Spark notes in a column that it carries event time, and how late rows may be."""
 
 PIPELINED = "spark.sql.headgate.pipelined"
 """A setting of Spark: ``false`` has every call of state wait for its answer, as Spark does it."""
@@ -128,6 +134,8 @@ def rehearse(processor: KeyedProcessor) -> list[Declared]:
             one.open(BatchState(rehearsal, processor.time, StructType.fromDDL))
         case Processor() as one:
             one.open(KeyedState(rehearsal, processor.time, StructType.fromDDL))
+        case WindowProcessor():
+            pass  # Its state depends on the rows, and is not its own.
         case other:
             raise AssertionError(f"no such processor: {other!r}")
     return list(rehearsal.declared.values())
@@ -156,6 +164,70 @@ def run_processor(
         timeMode=TIME_MODES[processor.time],
         eventTimeColumnName=processor.event_time,
     )
+
+
+def run_windows(
+    frame: DataFrame, processor: WindowProcessor, key: str | Sequence[str], window: WindowAssigner
+) -> DataFrame:
+    """The stream of what ``processor`` gives for the windows of ``frame`` that close, keyed by the columns ``key``.
+
+    The watermark moves from the column of event time to the end of the window, as in Spark's own windows: what decides
+    whether a row is late is whether its window is still open.
+    """
+    columns = [key] if isinstance(key, str) else list(key)
+    _check_windows(frame, columns, window)
+    output = _struct(processor.output)
+    delay_ms = frame.schema[window.time].metadata[WATERMARK]
+    size, slide, offset = (f"{each} milliseconds" for each in (window.size_ms, window.slide_ms, window.offset_ms))
+    of_row = F.window(F.col(_quoted(window.time)), size, slide, offset)
+    named = frame.withColumn(WINDOW_END, of_row.getField("end"))
+    for field in frame.schema.fields:
+        if WATERMARK in field.metadata:
+            rest = {name: value for name, value in field.metadata.items() if name != WATERMARK}
+            named = named.withMetadata(field.name, rest)
+    named = named.withMetadata(WINDOW_END, {WATERMARK: delay_ms})
+    whole = frame.sparkSession.conf.get(PIPELINED, "true") != "false"
+    of_key = F.hash(*(F.col(_quoted(name)) for name in columns))
+    named = named.withColumn(KEY_GROUP, F.pmod(of_key, F.lit(KEY_GROUPS)))
+    keys = [KEY_GROUP, WINDOW_END]
+    shape = (named.schema, named.select(*keys).schema, output, TIME_MODES[processor.time])
+    on_spark = InWindows(
+        processor, *shape, size_ms=window.size_ms, names=columns, plain_key=isinstance(key, str), whole=whole
+    )
+    return named.groupBy(*keys).transformWithState(
+        statefulProcessor=on_spark,
+        outputStructType=output,
+        outputMode="append",
+        timeMode=TIME_MODES[processor.time],
+        eventTimeColumnName=processor.event_time,
+    )
+
+
+def _check_windows(frame: DataFrame, key: Sequence[str], window: WindowAssigner) -> None:
+    """Refuse what would go wrong in a worker, or be hard to read."""
+    for name in (window.time, *key):
+        if frame.columns.count(name) != 1:
+            raise InvalidJob(f"there is no column {name!r} among {', '.join(frame.columns)}")
+    if window.time in key:
+        raise InvalidJob(f"{window.time!r} is the column of event time and cannot be a part of the key")
+    if taken := [name for name in frame.columns if name.lower() in {WINDOW_START, WINDOW_END, KEY_GROUP}]:
+        raise InvalidJob(f"the stream has a column {taken[0]!r}, as windows do: give it another name before")
+    for name in key:
+        of = frame.schema[name].dataType
+        # Whether two of these are one key, only Spark can tell.
+        collated = isinstance(of, StringType) and not of.isUTF8BinaryCollation()
+        if collated or pa.types.is_nested(arrow_type(of, f"the key {name!r}")):
+            raise InvalidJob(f"the key {name!r} is of type {of.simpleString()}: name columns of plain types")
+    if WATERMARK not in frame.schema[window.time].metadata:
+        raise InvalidJob(
+            f"column {window.time!r} has no watermark, so no window would ever close: declare one before, "
+            f"as in rows.withWatermark({window.time!r}, '1 minute')"
+        )
+
+
+def _quoted(name: str) -> str:
+    """A name that has no other meaning to Spark."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 class _KeyByKey(OnSpark):

@@ -38,11 +38,13 @@ class StateServer:
         self.now_ms = self.watermark_ms = 0
         self._schemas: dict[str, StructType] = {}
         self._key: Any = None
+        self._keys = StructType()
         self._open: dict[str, Iterator[Any]] = {}
 
     @contextmanager
     def client(self, keys: StructType) -> Iterator[StatefulProcessorApiClient]:
         """Spark's own client, at this server."""
+        self._keys = keys
         with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listening:
             path = str(Path(directory) / "socket")
             listening.bind(path)
@@ -88,7 +90,7 @@ class StateServer:
                 return messages.StateResponseWithLongTypeVal(value=time_ms)
             case ["timerRequest", _]:
                 due = sorted((at, key) for at, key in self.timers if at <= call.expiryTimestampMs)
-                infos = [messages.TimerInfo(key=_told(key), timestampMs=at) for at, key in due]
+                infos = [messages.TimerInfo(key=_told(key, self._keys), timestampMs=at) for at, key in due]
                 return self._part(call.iteratorId, infos, messages.StateResponseWithTimer, "timer")
             case ["utilsRequest", _]:
                 name = call.schema.split()[0]
@@ -178,15 +180,16 @@ class StateServer:
         return None if wanted is not None and type(value) is not wanted else value
 
 
-def _told(row: tuple[Any, ...]) -> bytes:
+def _told(row: tuple[Any, ...], of: StructType | None = None) -> bytes:
     """A row as Spark's pickler writes it: a schema, which makes a function, and a call of that with the values."""
     out = io.BytesIO()
     out.write(b"\x80\x02cpyspark.sql.types\n_create_row_inbound_converter\nq\x00")
-    fields = [{"name": "value", "type": _TYPES[type(value)], "nullable": True, "metadata": {}} for value in row]
+    types = [_TYPES[type(value)] for value in row] if of is None else [field.dataType.typeName() for field in of.fields]
+    fields = [{"name": "value", "type": each, "nullable": True, "metadata": {}} for each in types]
     schema = json.dumps({"type": "struct", "fields": fields}).encode()
     out.write(b"cpyspark.sql.types\n_parse_datatype_json_string\nX" + struct.pack("<i", len(schema)) + schema)
     out.write(b"q\x01\x85Rq\x02\x85R(" + b"".join(pickle.dumps(value, 2)[2:-1] for value in row) + b"tRq\x03.")
     return out.getvalue()
 
 
-_TYPES = {int: "long", float: "double", str: "string", type(None): "string"}
+_TYPES = {int: "long", float: "double", str: "string", bytes: "binary", type(None): "string"}

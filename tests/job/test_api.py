@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from headgate import restart, state_backend
+from headgate import restart, state_backend, windows
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.errors import InvalidJob
 from headgate.job.api import Job, JoinOn, Stream
@@ -15,10 +15,12 @@ from headgate.job.batches import BatchProcessor, KeyedBatch
 from headgate.job.node import Node, NodeKind
 from headgate.job.processor import Context, Processor
 from headgate.job.settings import Checkpointing
+from headgate.job.window import WindowBatch, WindowProcessor
 from headgate.sink.api import Guarantee
 from headgate.source.api import Source
 from tests.job.helpers import NullSink, RateSource
 
+TENS = windows.tumbling("timestamp", "10min")
 STORAGE = Checkpointing(storage="file:///data/headgate")
 
 
@@ -34,6 +36,17 @@ class Columns(BatchProcessor):
 
     def process(self, batch: KeyedBatch) -> Any:
         return batch.rows.select(["value"])
+
+
+class Closed(WindowProcessor):
+    output = "value string"
+
+    def process(self, batch: WindowBatch) -> Any:
+        return batch.rows.select(["value"])
+
+
+class ByClock(Closed):
+    time = "processing"
 
 
 class NoOutput(Processor):
@@ -102,6 +115,14 @@ def test_a_job_is_nodes_in_the_order_in_which_they_were_written_with_their_lines
     assert (nodes["joined"].inputs, nodes["joined"].what) == (("merged", "other"), both)
     assert nodes["again"].what == JoinOn(("value",), "left")
     assert repr(again) == "Stream('again')"
+
+
+def test_a_stream_of_windows_knows_its_windows_and_its_key() -> None:
+    job = new_job()
+    closed = stream(job).process_windows("closed", Closed(), key="value", window=TENS, new_task=True)
+    closed.sink("out", NullSink())
+    node = job.freeze()[1]
+    assert (node.kind, node.key, node.window, node.new_task) == (NodeKind.PROCESS, "value", TENS, True)
 
 
 def test_a_job_keeps_what_it_was_given_and_has_defaults_for_the_rest() -> None:
@@ -238,6 +259,31 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (
         lambda: stream(in_memory()).process_batches("x", Columns(), key="k"),
         r"LINE: process_batches\('x', ...\) needs the state backend rocksdb, not hashmap",
+    ),
+    (
+        lambda: stream().process_windows("x", anything(Columns()), key="k", window=TENS),
+        r"LINE: process_windows\('x', ...\) needs a headgate.WindowProcessor, not .*; it is one for process_batches$",
+    ),
+    (
+        lambda: stream().process_batches("x", anything(Closed()), key="k"),
+        r"LINE: process_batches\('x', ...\) needs a headgate.BatchProcessor, not .*; it is one for process_windows$",
+    ),
+    (
+        lambda: stream().process_windows("x", Closed(), key="k"),
+        r"LINE: process_windows\('x', ...\) has window=None: make one with headgate.windows, as in window=windows.tumb",
+    ),
+    (
+        lambda: stream().process_windows("x", Closed(), key="k", window=anything("10min")),
+        r"LINE: process_windows\('x', ...\) has window='10min': make one with headgate.windows",
+    ),
+    (
+        lambda: stream().process_windows("x", ByClock(), key="k", window=TENS),
+        "LINE: ByClock.time is 'processing': windows go by event time, leave it out",
+    ),
+    (lambda: stream().process_windows("x", Closed(), window=TENS), r"LINE: process_windows\('x', ...\) has key=\(\): "),
+    (
+        lambda: stream(in_memory()).process_windows("x", Closed(), key="k", window=TENS),
+        r"LINE: process_windows\('x', ...\) needs the state backend rocksdb, not hashmap",
     ),
     (lambda: stream().process("x", NoOutput(), key="k"), "LINE: NoOutput has no output: name its columns there"),
     (lambda: stream().process("x", BadTime(), key="k"), "LINE: BadTime.time is 'lunar': choose one of 'none', 'proc"),

@@ -1,12 +1,13 @@
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from headgate import restart
+from headgate import restart, windows
 from headgate.core.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from headgate.core.settings import Mode, Settings
 from headgate.errors import InvalidOption
@@ -202,3 +203,26 @@ def test_a_restart_strategy_that_cannot_hold_is_refused(strategy: str, wrong: di
 def test_a_history_with_bad_bounds_is_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidOption, match=re.escape(said)):
         History(**values)
+
+
+def test_windows_take_durations_as_they_are_written() -> None:
+    assert windows.tumbling("at", "10min") == windows.WindowAssigner("at", 600_000, 600_000)
+    assert windows.tumbling("at", 10, offset="25s") == windows.WindowAssigner("at", 10_000, 10_000, 5_000)
+    assert windows.sliding("at", "1h", "10min") == windows.WindowAssigner("at", 3_600_000, 600_000)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: windows.tumbling("at", "10 minutes"), "size='10 minutes' is not a valid duration: .*, size='10min'"),
+        (lambda: windows.tumbling("at", 0), "size=0 is too short"),
+        (
+            lambda: windows.tumbling(cast("Any", 600), "10min"),
+            "time=600 is no column: name the one of event time, time=",
+        ),
+        (lambda: windows.sliding("at", "10min", "1h"), "slide='1h' is longer than size='10min': rows between two"),
+    ],
+)
+def test_a_window_that_can_be_none_is_refused(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(InvalidOption, match=says):
+        make()

@@ -56,6 +56,25 @@ class CountingColumns(hg.BatchProcessor):
         yield batch.rows.select(["n", "key"]).append_column("place", pa.array(place))
 
 
+class Collecting(hg.WindowProcessor):
+    """All rows of each window. It fails once, when some windows have come out and others are about to."""
+
+    output = "key string, begins timestamp, numbers array<bigint>"
+
+    def __init__(self, flag: str) -> None:
+        self.flag = flag
+
+    def process(self, batch: hg.WindowBatch) -> Any:
+        names = ["key", "begins", "numbers"]
+        columns = [batch.windows["key"], batch.windows["window_start"], batch.by_window("n")]
+        whole = pa.table(columns, names=names)
+        yield whole.slice(0, len(batch) // 2)
+        if not Path(self.flag).exists() and min(batch.rows["n"].to_pylist()) > 0:
+            Path(self.flag).touch()
+            raise hg.ExternalError("these windows do not please")
+        yield whole.slice(len(batch) // 2)
+
+
 def build(
     shape: str,
     directory: str,
@@ -119,6 +138,13 @@ def build(
         case "columns":
             counting = CountingColumns(f"{directory}/failed")
             rows_in.process_batches("places", counting, key="key").sink("places-out", hg.files.sink(f"{out}/places"))
+        case "python-windows":
+            collecting = Collecting(f"{directory}/failed-windows")
+            marked = rows_in.transform("marked", lambda frame: frame.withWatermark("event_time", "5 seconds"))
+            marked.sink("plain", hg.files.sink(f"{out}/plain"))
+            window = hg.windows.sliding("event_time", "30s", "10s")
+            collected = marked.process_windows("collected", collecting, key="key", window=window)
+            collected.sink("in-windows", hg.files.sink(f"{out}/windows"))
         case _:
             raise AssertionError(shape)
     return job

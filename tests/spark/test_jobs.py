@@ -6,6 +6,7 @@ import shutil
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,34 @@ def test_a_processor_by_columns_goes_on_with_the_state_of_one_by_keys_and_fails_
         line["message"] for line in lines if line["event"] == "task-failed" and "does not please" in line["message"]
     ]
     assert len(failed) == 1, "it failed in the processor, after state was changed"
+
+
+def by_window(rows: list[Line]) -> dict[tuple[str, Any], list[int]]:
+    """The rows of each window of each key. Each comes out once."""
+    found = {(row["key"], row["begins"]): sorted(row["numbers"]) for row in rows}
+    assert len(found) == len(rows), "a window came out twice"
+    return found
+
+
+def test_windows_in_python_have_the_rows_of_sparks_own_after_a_stop_and_a_failure(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each row is in three windows; the job is stopped half way, then fails half way through the closed windows."""
+    on_event, _ = asking(tmp_path, "stop", after(2))
+    job = build("python-windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    assert job.run(None, on_event, spark).ending == "stopped"
+    result, lines = run(spark, "python-windows", tmp_path, batches=FEW, interval="200ms")
+    assert result.ending == "finished"
+    failed = [line["message"] for line in lines if line["event"] == "task-failed"]
+    assert len(failed) == 1, failed
+    assert "these windows do not please" in failed[0]
+    found = by_window(rows_of(tmp_path / "out" / "windows"))
+    counted = Counter(number for numbers in found.values() for number in numbers)
+    assert counted == dict.fromkeys(range(ROWS), 3)
+    plain = spark.read.parquet(*map(str, (tmp_path / "out" / "plain").glob("*.parquet")))
+    grouped = plain.groupBy("key", F.window("event_time", "30 seconds", "10 seconds").start.alias("begins"))
+    theirs = grouped.agg(F.collect_list("n").alias("numbers")).toArrow().to_pylist()
+    assert found == by_window(theirs)
 
 
 def test_a_savepoint_with_a_corrupt_file_is_refused_and_left_as_it_is(

@@ -96,6 +96,9 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "UserError",
         "ValueColumn",
         "ValueState",
+        "Window",
+        "WindowBatch",
+        "WindowProcessor",
         "Write",
         "WriteAheadBatch",
         "WriteAheadSink",
@@ -116,6 +119,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "search",
         "state_backend",
         "testing",
+        "windows",
         "write_partitions",
     ]
 
