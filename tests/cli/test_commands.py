@@ -34,6 +34,7 @@ COMMANDS = (
     "stop",
     "cancel",
     "forget",
+    "doctor",
     "demo",
     "sim",
     "story",
