@@ -1,5 +1,6 @@
 """Gathers the facts about what is installed. One rule: it judges nothing, and starts no JVM but ``java -version``."""
 
+import contextlib
 import hashlib
 import importlib
 import os
@@ -105,11 +106,21 @@ def _loaded(name: str) -> tuple[str | None, str]:
     try:
         module = importlib.import_module(MODULES.get(name, name))
         if name in ("pandas", "pyarrow", "numpy"):
-            getattr(importlib.import_module("pyspark.sql.pandas.utils"), f"require_minimum_{name}_version")()
+            _accepted_by_pyspark(name)
         more = f"librdkafka {module.libversion()[0]}" if name == "confluent-kafka" else ""
     except Exception as error:  # noqa: BLE001 - whatever a library does when it is loaded is what is told
         return f"{type(error).__name__}: {error}", ""
     return None, more
+
+
+def _accepted_by_pyspark(name: str) -> None:
+    """Raise what PySpark would, if it is there: if it is not, that is told of PySpark itself."""
+    with contextlib.suppress(ImportError):
+        utils = importlib.import_module("pyspark.sql.pandas.utils")
+        try:
+            getattr(utils, f"require_minimum_{name}_version")()
+        except ImportError as error:
+            raise ValueError(str(error)) from error
 
 
 def _version(name: str) -> str | None:

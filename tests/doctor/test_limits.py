@@ -24,11 +24,11 @@ for finding in limits.findings(measuring.limits({}, {})):
 """
 
 
-def child(*before: str, limit: Callable[[], object] | None = None) -> set[str]:
+def child(*before: str, limit: Callable[[], object] | None = None, look: str = LOOK) -> set[str]:
     """What a process finds that looks at itself under a limit."""
-    asked = [*before, sys.executable, "-c", LOOK]
+    asked = [*before, sys.executable, "-c", look]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    told = subprocess.run(asked, env=environment, preexec_fn=limit, capture_output=True, text=True, check=True)  # noqa: PLW1509 - it sets a limit
+    told = subprocess.run(asked, env=environment, preexec_fn=limit, capture_output=True, text=True, check=True)
     return set(told.stdout.splitlines())
 
 
@@ -53,10 +53,13 @@ def test_a_loopback_that_is_down_is_a_problem() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_too_few_processes_are_found_except_for_root_who_has_no_such_limit() -> None:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NPROC, (200, 200))
-
-    assert "ok processes" in child(limit=limit)
+    looking = (
+        "import os; from headgate.doctor import measuring; print(measuring._processes());"
+        "os.seteuid(65534); print(measuring._processes())"
+    )
+    found = child(limit=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (200, 200)), look=looking)
+    assert "200" in found
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(
