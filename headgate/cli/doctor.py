@@ -8,7 +8,7 @@ import typer
 from headgate.cli.app import STORAGE_VARIABLE, JsonOption, StorageOption, load, refuse, show
 
 if TYPE_CHECKING:
-    from headgate.doctor.env import Target
+    from headgate.doctor.env import JobNeeds
 
 
 def register(app: typer.Typer) -> None:
@@ -33,23 +33,23 @@ def doctor(
 
     Exit codes: 0 no problem, 1 a problem was found, 2 the command could not be carried out as given.
     """
-    from headgate.doctor.env import Target, examine  # noqa: PLC0415 - what it needs is loaded where it is needed
+    from headgate.doctor.env import JobNeeds, examine  # noqa: PLC0415 - what it needs is loaded where it is needed
     from headgate.doctor.finding import as_data, as_text, has_problem  # noqa: PLC0415
 
     if not env:
         refuse("doctor takes --env, and looks at this machine: headgate doctor --env [JOB.py] [--storage URI] [--json]")
     if job is None:
-        target = Target(storage=storage or os.environ.get(STORAGE_VARIABLE) or None)
+        needs = JobNeeds(storage=storage or os.environ.get(STORAGE_VARIABLE) or None)
     else:
-        target = _target(job, storage)
-    findings = list(examine(target, STORAGE_VARIABLE))
+        needs = _needs_of(job, storage)
+    findings = list(examine(needs, STORAGE_VARIABLE))
     show(as_data(findings), as_text(findings), as_json=as_json)
     raise typer.Exit(1 if has_problem(findings) else 0)
 
 
-def _target(path: str, storage: str | None) -> "Target":
+def _needs_of(path: str, storage: str | None) -> "JobNeeds":
     """What a job's file says of where it runs."""
-    from headgate.doctor.env import Target  # noqa: PLC0415 - as above
+    from headgate.doctor.env import JobNeeds  # noqa: PLC0415 - as above
 
     try:
         from headgate.run.start import packages_of  # noqa: PLC0415 - it needs PySpark, which may be what is missing
@@ -57,7 +57,7 @@ def _target(path: str, storage: str | None) -> "Target":
         refuse(f"{path} cannot be loaded ({error}): leave it out, and headgate doctor --env says what is missing")
     job = load(path)
     elsewhere = job.checkpoint.working_directory
-    return Target(
+    return JobNeeds(
         storage=storage or str(job.checkpoint.storage),
         working_directory=None if elsewhere is None else str(elsewhere),
         conf=job.spark_conf,

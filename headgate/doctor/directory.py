@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headgate import room
-from headgate.doctor.finding import Finding, Level
+from headgate.doctor.finding import Finding, Severity
 
 LITTLE_ROOM = 1 << 30
 """Less than this is soon full."""
@@ -58,60 +58,62 @@ def findings(found: Directory) -> Iterator[Finding]:
 def elsewhere(role: str, uri: str) -> Finding:
     """A place that only Spark can reach."""
     evidence = f"{uri} is reached through Spark, which is not started for this"
-    return Finding(role, Level.NOTE, evidence, "headgate list --storage URI tries to read it")
+    return Finding(role, Severity.NOTE, evidence, "headgate list --storage URI tries to read it")
 
 
 def not_named(variable: str) -> Finding:
     """Nobody said where it is."""
-    return Finding("storage", Level.NOTE, "none is named", f"say --storage URI or set {variable} to have it checked")
+    return Finding("storage", Severity.NOTE, "none is named", f"say --storage URI or set {variable} to have it checked")
 
 
 def usable(found: Directory) -> Finding:
     """Whether files can be made there, and, where that matters, be created once and never twice."""
     if found.refused is not None:
         fact, _, advice = found.refused.partition("; ")
-        return Finding(found.role, Level.PROBLEM, fact, advice or "name another directory")
+        return Finding(found.role, Severity.PROBLEM, fact, advice or "name another directory")
     seen = "files are created once and stay whole" if found.lasting else "can be written"
-    return Finding(found.role, Level.OK, f"{found.path}: {seen}")
+    return Finding(found.role, Severity.OK, f"{found.path}: {seen}")
 
 
 def space(found: Directory) -> Finding:
     """How much can still be written there."""
     name = f"{found.role}: room"
     if found.free_bytes is None:
-        return Finding(name, Level.NOTE, f"{found.path}: nobody can say how much is free", "look after it yourself")
+        return Finding(name, Severity.NOTE, f"{found.path}: nobody can say how much is free", "look after it yourself")
     evidence = f"{found.path} has {_size(found.free_bytes)} left"
     advice = "make room there, or name another directory"
     if found.free_bytes < room.LITTLE:
-        return Finding(name, Level.PROBLEM, evidence, advice)
+        return Finding(name, Severity.PROBLEM, evidence, advice)
     if found.free_files is not None and found.free_files < FEW_FILES:
-        level = Level.WARNING if found.free_files else Level.PROBLEM
+        level = Severity.WARNING if found.free_files else Severity.PROBLEM
         return Finding(name, level, f"{evidence}, and can take {found.free_files} more files", advice)
     if found.free_bytes < LITTLE_ROOM:
-        return Finding(name, Level.WARNING, evidence, advice)
-    return Finding(name, Level.OK, evidence)
+        return Finding(name, Severity.WARNING, evidence, advice)
+    return Finding(name, Severity.OK, evidence)
 
 
 def file_system(found: Directory) -> Finding:
     """What the kind of its file system means."""
     name, kind = f"{found.role}: file system", found.kind
     if kind is None:
-        return Finding(name, Level.NOTE, f"{found.path}: its kind is not known", "see that it outlasts the machine")
+        return Finding(name, Severity.NOTE, f"{found.path}: its kind is not known", "see that it outlasts the machine")
     evidence = f"{found.path} is on {kind}"
     if kind in IN_MEMORY:
         if found.lasting:
             advice = "use a disk: what is in memory is gone when the machine restarts, checkpoints with it"
-            return Finding(name, Level.WARNING, evidence, advice)
-        return Finding(name, Level.NOTE, evidence, "what is there takes memory of the machine: shuffles are large")
+            return Finding(name, Severity.WARNING, evidence, advice)
+        return Finding(name, Severity.NOTE, evidence, "what is there takes memory of the machine: shuffles are large")
     if found.lasting and (kind in NETWORK or kind.startswith("fuse")):
         advice = (
             "its server must keep what it has acknowledged, and each flush is a round trip; keep the working directory "
             "on a local disk if all of Spark runs on this machine"
         )
-        return Finding(name, Level.NOTE, f"{evidence}, reached over a network or through another process", advice)
+        return Finding(name, Severity.NOTE, f"{evidence}, reached over a network or through another process", advice)
     if found.lasting and kind == "overlay":
-        return Finding(name, Level.NOTE, evidence, "it may be gone with its container: mount a volume for what counts")
-    return Finding(name, Level.OK, evidence)
+        return Finding(
+            name, Severity.NOTE, evidence, "it may be gone with its container: mount a volume for what counts"
+        )
+    return Finding(name, Severity.OK, evidence)
 
 
 def flush(found: Directory, took_ms: float) -> Finding:
@@ -119,8 +121,8 @@ def flush(found: Directory, took_ms: float) -> Finding:
     name, evidence = f"{found.role}: flush", f"a file of 4 KB is on the disk after {took_ms:.1f} ms"
     if took_ms > SLOW_FLUSH_MS:
         advice = "look what else writes there, or use another disk: every checkpoint waits for many of these"
-        return Finding(name, Level.WARNING, evidence, advice)
-    return Finding(name, Level.OK, evidence)
+        return Finding(name, Severity.WARNING, evidence, advice)
+    return Finding(name, Severity.OK, evidence)
 
 
 def clock(found: Directory, skew_s: float) -> Finding:
@@ -128,8 +130,8 @@ def clock(found: Directory, skew_s: float) -> Finding:
     name = f"{found.role}: clock"
     evidence = f"new files there are dated {round(skew_s, 1) + 0.0:+.1f} s from this machine's clock"
     if abs(skew_s) > SKEW_MAX_S:
-        return Finding(name, Level.WARNING, evidence, "have both machines follow the same time server")
-    return Finding(name, Level.OK, evidence)
+        return Finding(name, Severity.WARNING, evidence, "have both machines follow the same time server")
+    return Finding(name, Severity.OK, evidence)
 
 
 def programs(found: Directory) -> Finding:
@@ -139,7 +141,7 @@ def programs(found: Directory) -> Finding:
         "spark.driver.extraJavaOptions=-Djava.io.tmpdir=DIRECTORY and TMPDIR"
     )
     evidence = f"{found.path} is mounted noexec: native libraries, RocksDB's among them, cannot be loaded from there"
-    return Finding(f"{found.role}: programs", Level.WARNING, evidence, advice)
+    return Finding(f"{found.role}: programs", Severity.WARNING, evidence, advice)
 
 
 def _size(size: int) -> str:

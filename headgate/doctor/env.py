@@ -10,7 +10,7 @@ from headgate.store.api import open_store
 
 
 @dataclass(frozen=True)
-class Target:
+class JobNeeds:
     """For what the machine is looked at: any job, or one whose file is known."""
 
     storage: str | None = None
@@ -21,15 +21,15 @@ class Target:
     packages: tuple[str, ...] | None = None
 
 
-def examine(target: Target, storage_variable: str) -> Iterator[Finding]:
+def examine(needs: JobNeeds, storage_variable: str) -> Iterator[Finding]:
     """Look at everything. A storage that cannot be one is refused before anything is done."""
     places = [
         (role, uri, path_of(uri))
-        for role, uri in (("storage", target.storage), ("working directory", target.working_directory))
+        for role, uri in (("storage", needs.storage), ("working directory", needs.working_directory))
         if uri is not None
     ]
-    yield from software.findings(asking.software(target.conf, target.master, target.packages))
-    if target.storage is None:
+    yield from software.findings(asking.software(needs.conf, needs.master, needs.packages))
+    if needs.storage is None:
         yield directory.not_named(storage_variable)
     for role, uri, path in places:
         if path is None:
@@ -39,7 +39,7 @@ def examine(target: Target, storage_variable: str) -> Iterator[Finding]:
     for found in measuring.temporary_directories():
         yield from directory.findings(found)
     defaults = asking.defaults()
-    yield from limits.findings(measuring.limits(target.conf, defaults.conf if defaults is not None else {}))
+    yield from limits.findings(measuring.limits(needs.conf, defaults.conf if defaults is not None else {}))
 
 
 def path_of(uri: str) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any
 from headgate.redact import redact
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How bad it is, the best first."""
 
     OK = "ok"
@@ -26,27 +26,27 @@ class Finding:
     """One thing that was looked at. It shows no password, wherever the words came from."""
 
     name: str
-    verdict: Level
+    verdict: Severity
     evidence: str
     advice: str = ""
     """What to do, unless all is well."""
 
     def __post_init__(self) -> None:
         """Keep it to one line, and secrets out of it."""
-        assert (self.verdict is Level.OK) == (not self.advice), f"{self.name}: advice is for what is not in order"
+        assert (self.verdict is Severity.OK) == (not self.advice), f"{self.name}: advice is for what is not in order"
         for field in ("evidence", "advice"):
             object.__setattr__(self, field, redact(" ".join(getattr(self, field).split())))
 
 
-def counts(findings: Iterable[Finding]) -> Mapping[Level, int]:
+def counts(findings: Iterable[Finding]) -> Mapping[Severity, int]:
     """How many there are of each level."""
     found = Counter(finding.verdict for finding in findings)
-    return {level: found[level] for level in Level}
+    return {level: found[level] for level in Severity}
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:
     """Whether something must be put right."""
-    return any(finding.verdict is Level.PROBLEM for finding in findings)
+    return any(finding.verdict is Severity.PROBLEM for finding in findings)
 
 
 def as_data(findings: Iterable[Finding]) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def as_text(findings: Iterable[Finding]) -> str:
     ]
     number = counts(findings)
     told = [
-        f"{many} {level}{'s' if many != 1 and level is not Level.OK else ''}"
-        for level in reversed(Level)
+        f"{many} {level}{'s' if many != 1 and level is not Severity.OK else ''}"
+        for level in reversed(Severity)
         if (many := number[level])
     ]
-    return "\n".join([*lines, f"{'' if number[Level.PROBLEM] else 'no problem found: '}{', '.join(told)}"])
+    return "\n".join([*lines, f"{'' if number[Severity.PROBLEM] else 'no problem found: '}{', '.join(told)}"])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headgate.doctor.finding import Finding, Level
+from headgate.doctor.finding import Finding, Severity
 
 FILES_LEAST = 256
 FILES_FEW = 1024
@@ -68,19 +68,19 @@ def open_files(found: Limits) -> Finding:
     evidence = f"{_many(soft)} for a process, {_many(hard)} at most"
     advice = "raise it: ulimit -n 65536, or LimitNOFILE= of the service"
     if soft is not None and soft < FILES_LEAST:
-        return Finding("open files", Level.PROBLEM, evidence, advice)
+        return Finding("open files", Severity.PROBLEM, evidence, advice)
     if (soft is not None and soft < FILES_FEW) or (hard is not None and hard < FILES_OF_SPARK_FEW):
-        return Finding("open files", Level.WARNING, evidence, advice)
-    return Finding("open files", Level.OK, evidence)
+        return Finding("open files", Severity.WARNING, evidence, advice)
+    return Finding("open files", Severity.OK, evidence)
 
 
 def processes(found: Limits) -> Finding:
     """Processes and threads that this user, or this control group, may have."""
     number, advice = found.processes, "raise it: ulimit -u 4096, or TasksMax= of the service, or pids of the container"
     if number is not None and number < PROCESSES_FEW:
-        level = Level.PROBLEM if number < PROCESSES_LEAST else Level.WARNING
+        level = Severity.PROBLEM if number < PROCESSES_LEAST else Severity.WARNING
         return Finding("processes", level, f"{number} of processes and threads together", advice)
-    return Finding("processes", Level.OK, f"{_many(number)} of processes and threads together")
+    return Finding("processes", Severity.OK, f"{_many(number)} of processes and threads together")
 
 
 def memory(found: Limits) -> Finding:
@@ -88,24 +88,24 @@ def memory(found: Limits) -> Finding:
     heap = heap_bytes(found.heap)
     wanted = f"Spark's driver asks for a heap of {found.heap} ({found.heap_by})"
     if heap is None:
-        return Finding("memory", Level.PROBLEM, wanted, "write spark.driver.memory as 2g or 512m")
+        return Finding("memory", Severity.PROBLEM, wanted, "write spark.driver.memory as 2g or 512m")
     if found.memory is None:
-        return Finding("memory", Level.NOTE, f"{wanted}; nobody can say how much there is", "see that it fits")
+        return Finding("memory", Severity.NOTE, f"{wanted}; nobody can say how much there is", "see that it fits")
     evidence = f"{wanted}, and {found.memory_of} has {found.memory >> 20} MB"
     advice = "ask for less with spark.driver.memory, or give it more: Python's workers and RocksDB come on top"
     if heap > found.memory:
-        return Finding("memory", Level.PROBLEM, evidence, advice)
+        return Finding("memory", Severity.PROBLEM, evidence, advice)
     if heap > found.memory * HEAP_SHARE:
-        return Finding("memory", Level.WARNING, evidence, advice)
-    return Finding("memory", Level.OK, evidence)
+        return Finding("memory", Severity.WARNING, evidence, advice)
+    return Finding("memory", Severity.OK, evidence)
 
 
 def cores(found: Limits) -> Finding:
     """How much can run at once."""
     if found.cores < 2:
         advice = "give it two or more: Spark, its Python workers and Headgate share this one"
-        return Finding("cores", Level.NOTE, f"{found.cores:g}", advice)
-    return Finding("cores", Level.OK, f"{found.cores:g}")
+        return Finding("cores", Severity.NOTE, f"{found.cores:g}", advice)
+    return Finding("cores", Severity.OK, f"{found.cores:g}")
 
 
 def addresses(found: Limits) -> Finding:
@@ -113,35 +113,35 @@ def addresses(found: Limits) -> Finding:
     if found.unreachable:
         evidence = "; ".join(f"{address}: {why}" for address, why in found.unreachable)
         advice = "bring the loopback interface up, and let SPARK_LOCAL_IP be an address of this machine, or unset it"
-        return Finding("addresses", Level.PROBLEM, evidence, advice)
-    return Finding("addresses", Level.OK, f"{', '.join(found.addresses)} can be listened at and reached")
+        return Finding("addresses", Severity.PROBLEM, evidence, advice)
+    return Finding("addresses", Severity.OK, f"{', '.join(found.addresses)} can be listened at and reached")
 
 
 def sockets(found: Limits) -> Finding:
     """Tasks wait for each other at a Unix socket."""
     if found.sockets is not None:
         advice = "let TMPDIR be a short path on a local file system"
-        return Finding("unix sockets", Level.PROBLEM, f"none can be made: {found.sockets}", advice)
+        return Finding("unix sockets", Severity.PROBLEM, f"none can be made: {found.sockets}", advice)
     if found.temporary_long is not None:
         evidence = f"TMPDIR has {found.temporary_long} bytes, too many for a socket: those are in /tmp"
-        return Finding("unix sockets", Level.NOTE, evidence, "choose a shorter TMPDIR if /tmp is not to be used")
-    return Finding("unix sockets", Level.OK, "one can be made in the temporary directory")
+        return Finding("unix sockets", Severity.NOTE, evidence, "choose a shorter TMPDIR if /tmp is not to be used")
+    return Finding("unix sockets", Severity.OK, "one can be made in the temporary directory")
 
 
 def shared_memory(found: Limits) -> Finding:
     """Headgate and Spark do without; libraries that a job uses may not."""
     if found.shared_memory is None:
         advice = "mount a tmpfs there if a library of the job uses several processes"
-        return Finding("shared memory", Level.NOTE, "there is no /dev/shm", advice)
-    return Finding("shared memory", Level.OK, f"{found.shared_memory >> 20} MB are free in /dev/shm")
+        return Finding("shared memory", Severity.NOTE, "there is no /dev/shm", advice)
+    return Finding("shared memory", Severity.OK, f"{found.shared_memory >> 20} MB are free in /dev/shm")
 
 
 def clock_behind(found: Limits) -> Finding:
     """A clock that is behind what has happened is wrong. How far one is ahead cannot be told here."""
     if found.behind_s > 0:
         evidence = f"it is {found.behind_s:.0f} s behind the time at which Headgate was installed"
-        return Finding("clock", Level.WARNING, evidence, "set it: timers, time-outs and logins rest on it")
-    return Finding("clock", Level.OK, "not behind the time at which Headgate was installed")
+        return Finding("clock", Severity.WARNING, evidence, "set it: timers, time-outs and logins rest on it")
+    return Finding("clock", Severity.OK, "not behind the time at which Headgate was installed")
 
 
 def heap_bytes(text: str) -> int | None:

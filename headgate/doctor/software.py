@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headgate.doctor.finding import Finding, Level
+from headgate.doctor.finding import Finding, Severity
 from headgate.errors import InvalidOption
 from headgate.needs import refuse_contradiction
 from headgate.task.java import HOME_VARIABLE, LEAST, FoundJava
@@ -112,25 +112,27 @@ def python(found: Interpreter, bounds: str) -> Finding:
     """This interpreter."""
     evidence = f"{found.version}, {found.program}"
     if not within(found.version or "", bounds):
-        return Finding("python", Level.PROBLEM, evidence, f"Headgate needs Python {bounds}: install it in such a one")
-    return Finding("python", Level.OK, evidence)
+        return Finding(
+            "python", Severity.PROBLEM, evidence, f"Headgate needs Python {bounds}: install it in such a one"
+        )
+    return Finding("python", Severity.OK, evidence)
 
 
 def workers(facts: Software) -> Finding:
     """The interpreter of Spark's Python workers: it must have the same minor version, or Spark refuses to work."""
     name, here, other = "python workers", facts.python, facts.workers
     if other is None:
-        return Finding(name, Level.OK, f"Spark's workers run {here.program}, as this command does")
+        return Finding(name, Severity.OK, f"Spark's workers run {here.program}, as this command does")
     evidence = f"{facts.workers_by}={other.program} ({f'Python {other.version}' if other.version else 'cannot be run'})"
     if facts.on_this_machine and facts.workers_by == "PYSPARK_PYTHON":
         advice = f"on this machine Headgate has workers run {here.program} all the same; unset it"
-        return Finding(name, Level.NOTE, evidence, advice)
+        return Finding(name, Severity.NOTE, evidence, advice)
     if other.version is None or _minor(other.version) != _minor(here.version or ""):
-        level = Level.PROBLEM if facts.on_this_machine else Level.WARNING
+        level = Severity.PROBLEM if facts.on_this_machine else Severity.WARNING
         advice = f"name a Python {_minor(here.version or '')} with the same packages: Spark refuses workers of another"
         return Finding(name, level, evidence, advice)
     advice = "see that it has the packages of this one, in the same versions"
-    return Finding(name, Level.NOTE, evidence, advice)
+    return Finding(name, Severity.NOTE, evidence, advice)
 
 
 def java(found: FoundJava) -> Finding:
@@ -140,27 +142,27 @@ def java(found: FoundJava) -> Finding:
     if found.wrong is not None and found.version is None:
         evidence = f"{found.program} (by {found.chosen_by}): {found.wrong}"
     if not found.is_supported:
-        return Finding("java", Level.PROBLEM, evidence, advice)
-    return Finding("java", Level.OK, evidence)
+        return Finding("java", Severity.PROBLEM, evidence, advice)
+    return Finding("java", Severity.OK, evidence)
 
 
 def release(version: str, loaded: str) -> Finding:
     """Headgate itself."""
     if not version:
         evidence = "not installed as a package: what it asks for is not known here"
-        return Finding("headgate", Level.NOTE, evidence, "install it with pip to have versions checked")
+        return Finding("headgate", Severity.NOTE, evidence, "install it with pip to have versions checked")
     if version != loaded:
         evidence = f"{loaded} is loaded, and {version} is installed: what is asked for below is that one's"
-        return Finding("headgate", Level.WARNING, evidence, "install it again")
-    return Finding("headgate", Level.OK, version)
+        return Finding("headgate", Severity.WARNING, evidence, "install it again")
+    return Finding("headgate", Severity.OK, version)
 
 
 def library(found: Library) -> Finding:
     """A distribution, and whether its version is one that was meant."""
     wanted = f"headgate[{','.join(found.extras)}]" if found.extras else "headgate"
-    bad = Level.WARNING if found.extras else Level.PROBLEM
+    bad = Severity.WARNING if found.extras else Severity.PROBLEM
     if found.version is None:
-        level = Level.NOTE if found.extras else Level.PROBLEM
+        level = Severity.NOTE if found.extras else Severity.PROBLEM
         return Finding(found.name, level, "not installed", f"pip install '{wanted}'{_for(found.extras)}")
     evidence = ", ".join(filter(None, (found.version, found.more)))
     if not within(found.version, found.bounds):
@@ -168,59 +170,61 @@ def library(found: Library) -> Finding:
     if found.wrong is not None:
         advice = f"pip install --force-reinstall {found.name}"
         return Finding(found.name, bad, f"{evidence}, cannot be loaded: {found.wrong}", advice)
-    return Finding(found.name, Level.OK, evidence)
+    return Finding(found.name, Severity.OK, evidence)
 
 
 def own_jar(found: OwnJar) -> Finding:
     """The jar of the package, without which Spark's processes know neither our file system nor our plugin."""
     if found.wrong is not None:
-        return Finding("jar", Level.PROBLEM, f"{found.path} {found.wrong}", "install Headgate again")
-    return Finding("jar", Level.OK, f"{found.path} ({found.shown_by})")
+        return Finding("jar", Severity.PROBLEM, f"{found.path} {found.wrong}", "install Headgate again")
+    return Finding("jar", Severity.OK, f"{found.path} ({found.shown_by})")
 
 
 def connector(found: ConnectorJars) -> Finding:
     """The jars that Spark needs for a source or a sink."""
     name = f"jars of {found.package.split(':')[1]}"
     if found.wrong is not None:
-        return Finding(name, Level.PROBLEM, found.wrong, "without them Spark does not start for a job that needs them")
+        return Finding(
+            name, Severity.PROBLEM, found.wrong, "without them Spark does not start for a job that needs them"
+        )
     if found.jars:
-        return Finding(name, Level.OK, f"on this machine: {', '.join(found.jars)}")
+        return Finding(name, Severity.OK, f"on this machine: {', '.join(found.jars)}")
     evidence = f"not on this machine: a job that needs them fetches them once from {found.remote} to {found.cache}"
     advice = "if there is no network, set HEADGATE_MAVEN to a mirror, or HEADGATE_JARS to a directory that has them"
-    return Finding(name, Level.NOTE, evidence, advice)
+    return Finding(name, Severity.NOTE, evidence, advice)
 
 
 def spark_remote(value: str | None) -> Finding:
     """Spark Connect has no driver beside which Headgate could stand."""
     if value:
-        return Finding("SPARK_REMOTE", Level.PROBLEM, f"SPARK_REMOTE={value} is for Spark Connect", "unset it")
-    return Finding("SPARK_REMOTE", Level.OK, "not set")
+        return Finding("SPARK_REMOTE", Severity.PROBLEM, f"SPARK_REMOTE={value} is for Spark Connect", "unset it")
+    return Finding("SPARK_REMOTE", Severity.OK, "not set")
 
 
 def spark_home(found: tuple[str, str | None] | None, version: str | None) -> Finding:
     """Spark's jars are those in ``SPARK_HOME`` if it is set, and not those of this PySpark."""
     if found is None:
-        return Finding("SPARK_HOME", Level.OK, "not set: Spark is the one that PySpark brings")
+        return Finding("SPARK_HOME", Severity.OK, "not set: Spark is the one that PySpark brings")
     path, theirs = found
     evidence = f"SPARK_HOME={path} has Spark {theirs}" if theirs else f"SPARK_HOME={path} has no Spark"
     if theirs != version:
         advice = "unset it, so that Spark is the one that PySpark brings"
-        return Finding("SPARK_HOME", Level.PROBLEM, f"{evidence}, and PySpark is {version}", advice)
-    return Finding("SPARK_HOME", Level.OK, evidence)
+        return Finding("SPARK_HOME", Severity.PROBLEM, f"{evidence}, and PySpark is {version}", advice)
+    return Finding("SPARK_HOME", Severity.OK, evidence)
 
 
 def defaults(found: Defaults | None) -> Finding:
     """A file of settings for all jobs. What Headgate needs it sets over them; a session of the user's has them."""
     if found is None:
-        return Finding("spark defaults", Level.OK, "no file of defaults")
+        return Finding("spark defaults", Severity.OK, "no file of defaults")
     wrong = [(key, why) for key, value in found.conf.items() if (why := _contradiction(key, value)) is not None]
     if not wrong:
-        return Finding("spark defaults", Level.OK, f"{found.path}: nothing in it contradicts what Headgate needs")
+        return Finding("spark defaults", Severity.OK, f"{found.path}: nothing in it contradicts what Headgate needs")
     evidence = f"{found.path}: {'; '.join(why for _, why in wrong)}"
     if any(key in _CONNECT for key, _ in wrong):
-        return Finding("spark defaults", Level.PROBLEM, evidence, "take it out of that file")
+        return Finding("spark defaults", Severity.PROBLEM, evidence, "take it out of that file")
     advice = "take it out of that file: Headgate's own session does not follow it, and one that you make is refused"
-    return Finding("spark defaults", Level.WARNING, evidence, advice)
+    return Finding("spark defaults", Severity.WARNING, evidence, advice)
 
 
 def within(version: str, bounds: str) -> bool:

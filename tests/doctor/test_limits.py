@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.doctor import limits as rules
-from headgate.doctor.finding import Level
+from headgate.doctor.finding import Severity
 from headgate.doctor.limits import Limits, heap_bytes
 from headgate.doctor.measuring import control_group, limits
 from services.server import find_program
@@ -63,21 +63,21 @@ def test_too_few_processes_are_found_except_for_root_who_has_no_such_limit() -> 
 
 
 @pytest.mark.parametrize(
-    ("number", "verdict"), [(None, Level.OK), (4096, Level.OK), (1000, Level.WARNING), (99, Level.PROBLEM)]
+    ("number", "verdict"), [(None, Severity.OK), (4096, Severity.OK), (1000, Severity.WARNING), (99, Severity.PROBLEM)]
 )
-def test_how_many_processes_are_too_few(here: Limits, number: int | None, verdict: Level) -> None:
+def test_how_many_processes_are_too_few(here: Limits, number: int | None, verdict: Severity) -> None:
     assert rules.processes(replace(here, processes=number)).verdict is verdict
 
 
 def test_a_heap_that_does_not_fit_is_found() -> None:
-    assert rules.memory(limits({}, {})).verdict is Level.OK
+    assert rules.memory(limits({}, {})).verdict is Severity.OK
     found = limits({"spark.driver.memory": "900t"}, {"spark.driver.memory": "1g"})
-    assert rules.memory(found).verdict is Level.PROBLEM
+    assert rules.memory(found).verdict is Severity.PROBLEM
     assert found.memory is not None
     nearly = replace(found, heap=f"{(found.memory >> 20) - 1}m")
-    assert rules.memory(nearly).verdict is Level.WARNING
-    assert rules.memory(replace(found, heap="much")).verdict is Level.PROBLEM
-    assert rules.memory(replace(found, memory=None)).verdict is Level.NOTE
+    assert rules.memory(nearly).verdict is Severity.WARNING
+    assert rules.memory(replace(found, heap="much")).verdict is Severity.PROBLEM
+    assert rules.memory(replace(found, memory=None)).verdict is Severity.NOTE
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_bounds_of_control_groups_are_read_up_to_the_root(tmp_path: Path, shape:
 
 
 def test_one_core_is_told(here: Limits) -> None:
-    assert rules.cores(replace(here, cores=1.5)).verdict is Level.NOTE
-    assert rules.cores(replace(here, cores=2)).verdict is Level.OK
+    assert rules.cores(replace(here, cores=1.5)).verdict is Severity.NOTE
+    assert rules.cores(replace(here, cores=2)).verdict is Severity.OK
 
 
 def test_no_unix_socket_and_no_shared_memory_are_told(here: Limits) -> None:
-    assert rules.sockets(replace(here, sockets="permission denied")).verdict is Level.PROBLEM
-    assert rules.sockets(replace(here, sockets=None, temporary_long=99)).verdict is Level.NOTE
-    assert rules.shared_memory(replace(here, shared_memory=None)).verdict is Level.NOTE
+    assert rules.sockets(replace(here, sockets="permission denied")).verdict is Severity.PROBLEM
+    assert rules.sockets(replace(here, sockets=None, temporary_long=99)).verdict is Severity.NOTE
+    assert rules.shared_memory(replace(here, shared_memory=None)).verdict is Severity.NOTE
 
 
 def test_a_clock_that_is_behind_is_warned_of(here: Limits) -> None:
-    assert rules.clock_behind(here).verdict is Level.OK
-    assert rules.clock_behind(replace(here, behind_s=5.0)).verdict is Level.WARNING
+    assert rules.clock_behind(here).verdict is Severity.OK
+    assert rules.clock_behind(replace(here, behind_s=5.0)).verdict is Severity.WARNING

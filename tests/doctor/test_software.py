@@ -7,7 +7,7 @@ import pytest
 
 import headgate
 from headgate.doctor import asking, software as rules
-from headgate.doctor.finding import Finding, Level
+from headgate.doctor.finding import Finding, Severity
 from headgate.doctor.software import Interpreter, within
 from headgate.task import java, session
 from tests.doctor.looking import java_home
@@ -35,13 +35,13 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["pandas", "pyspark", "confluent-kafka"])
 def test_what_fits_is_good(name: str) -> None:
-    assert library(name).verdict is Level.OK
+    assert library(name).verdict is Severity.OK
 
 
 def test_a_pandas_that_pyspark_does_not_take_is_a_problem(first: Path) -> None:
     installed(first, "pandas", "3.0.1")
     found = library("pandas")
-    assert found.verdict is Level.PROBLEM
+    assert found.verdict is Severity.PROBLEM
     assert found.evidence.startswith("3.0.1, not <3")
     assert found.advice == "pip install --upgrade 'headgate'"
 
@@ -49,16 +49,16 @@ def test_a_pandas_that_pyspark_does_not_take_is_a_problem(first: Path) -> None:
 def test_a_client_that_is_too_old_is_a_warning_and_names_its_extra(first: Path) -> None:
     installed(first, "pymysql", "0.9")
     found = library("pymysql")
-    assert (found.verdict, found.advice) == (Level.WARNING, "pip install --upgrade 'headgate[mariadb]'")
+    assert (found.verdict, found.advice) == (Severity.WARNING, "pip install --upgrade 'headgate[mariadb]'")
 
 
 def test_a_client_that_is_not_installed_is_a_note_and_what_every_job_needs_a_problem(first: Path) -> None:
     needs = ["Requires-Dist: nowhere>=1; extra == 'a'", "Requires-Dist: nowhere>=1; extra == 'b'"]
     installed(first, "headgate", headgate.__version__, *needs, "Requires-Dist: neither>=2")
     found = library("nowhere")
-    assert (found.verdict, found.evidence) == (Level.NOTE, "not installed")
+    assert (found.verdict, found.evidence) == (Severity.NOTE, "not installed")
     assert found.advice == "pip install 'headgate[a,b]' if a job uses a or b"
-    assert library("neither").verdict is Level.PROBLEM
+    assert library("neither").verdict is Severity.PROBLEM
 
 
 def test_a_client_that_cannot_be_loaded_is_told_with_why(first: Path) -> None:
@@ -66,21 +66,21 @@ def test_a_client_that_cannot_be_loaded_is_told_with_why(first: Path) -> None:
     installed(first, "broken_client", "1.0")
     (first / "broken_client.py").write_text("raise ImportError('libsomething.so is missing')\n")
     found = library("broken_client")
-    assert found.verdict is Level.WARNING
+    assert found.verdict is Severity.WARNING
     assert "libsomething.so is missing" in found.evidence
 
 
 def test_another_release_that_is_installed_is_warned_of(first: Path) -> None:
-    assert rules.release(asking._of_ours("Version"), headgate.__version__).verdict is Level.OK
+    assert rules.release(asking._of_ours("Version"), headgate.__version__).verdict is Severity.OK
     installed(first, "headgate", "0.0.1")
-    assert rules.release(asking._of_ours("Version"), headgate.__version__).verdict is Level.WARNING
-    assert rules.release("", headgate.__version__).verdict is Level.NOTE
+    assert rules.release(asking._of_ours("Version"), headgate.__version__).verdict is Severity.WARNING
+    assert rules.release("", headgate.__version__).verdict is Severity.NOTE
 
 
 def test_a_python_that_is_too_old_is_a_problem() -> None:
     bounds = asking._of_ours("Requires-Python")
-    assert rules.python(Interpreter("python3", "3.11.0"), bounds).verdict is Level.OK
-    assert rules.python(Interpreter("python3", "3.10.12"), bounds).verdict is Level.PROBLEM
+    assert rules.python(Interpreter("python3", "3.11.0"), bounds).verdict is Severity.OK
+    assert rules.python(Interpreter("python3", "3.10.12"), bounds).verdict is Severity.PROBLEM
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_versions_are_compared_by_their_numbers(version: str, bounds: str, insid
 def test_a_java_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, "exec sleep 600"))
     found = rules.java(java.find(timeout_s=0.1))
-    assert found.verdict is Level.PROBLEM
+    assert found.verdict is Severity.PROBLEM
     assert "does not answer within 0.1 s" in found.evidence
 
 
@@ -114,7 +114,7 @@ def own_jar() -> Finding:
 
 
 def test_the_jar_of_the_package_is_the_one_of_this_release() -> None:
-    assert own_jar().verdict is Level.OK
+    assert own_jar().verdict is Severity.OK
 
 
 def test_a_jar_that_is_gone_damaged_or_of_another_release_is_a_problem(
@@ -124,15 +124,15 @@ def test_a_jar_that_is_gone_damaged_or_of_another_release_is_a_problem(
     content = session.JAR.read_bytes()
     monkeypatch.setattr(session, "JAR", place)
     place.parent.mkdir(parents=True)
-    assert own_jar().verdict is Level.PROBLEM
+    assert own_jar().verdict is Severity.PROBLEM
     place.write_bytes(content[: len(content) // 2])
-    assert own_jar().verdict is Level.PROBLEM
+    assert own_jar().verdict is Severity.PROBLEM
     with zipfile.ZipFile(place, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
     assert "it is of another release" in own_jar().evidence
     place.write_bytes(content)
-    assert own_jar().verdict is Level.OK
+    assert own_jar().verdict is Severity.OK
     source = tmp_path / "java" / "src" / "Changed.java"
     source.parent.mkdir(parents=True)
     source.write_text("class Changed {}")
-    assert own_jar().verdict is Level.PROBLEM
+    assert own_jar().verdict is Severity.PROBLEM
