@@ -54,7 +54,7 @@ def directory(role: str, path: Path, *, lasting: bool = True) -> Directory:
         free_files=found.f_favail if found.f_files else None,
         flush_ms=flush_ms,
         skew_s=skew_s,
-        no_programs=bool(found.f_flag & os.ST_NOEXEC),
+        no_programs=bool(found.f_flag & getattr(os, "ST_NOEXEC", 0)),
         lasting=lasting,
     )
 
