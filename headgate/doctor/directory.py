@@ -40,6 +40,8 @@ class Directory:
     """Programs and native libraries that stand there cannot be run."""
     lasting: bool = True
     """Whether what is written there must outlast the machine."""
+    records: bool = False
+    """Whether records are created there, once and never twice."""
 
 
 def findings(found: Directory) -> Iterator[Finding]:
@@ -71,7 +73,7 @@ def usable(found: Directory) -> Finding:
     if found.refused is not None:
         fact, _, advice = found.refused.partition("; ")
         return Finding(found.role, Severity.PROBLEM, fact, advice or "name another directory")
-    seen = "files are created once and stay whole" if found.lasting else "can be written"
+    seen = "files are created once and stay whole" if found.records else "can be written"
     return Finding(found.role, Severity.OK, f"{found.path}: {seen}")
 
 

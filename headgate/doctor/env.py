@@ -35,7 +35,7 @@ def examine(needs: JobNeeds, storage_variable: str) -> Iterator[Finding]:
         if path is None:
             yield directory.elsewhere(role, uri)
         else:
-            yield from directory.findings(measuring.directory(role, path))
+            yield from directory.findings(measuring.directory(role, path, records=role == "storage"))
     for found in measuring.temporary_directories():
         yield from directory.findings(found)
     defaults = asking.defaults()

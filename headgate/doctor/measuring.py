@@ -37,14 +37,17 @@ _DAY_S = 24 * 3600.0
 # -- directories -----------------------------------------------------------------------------------------------------
 
 
-def directory(role: str, path: Path, *, lasting: bool = True) -> Directory:
-    """What there is to see of a directory, or, if it is not there yet, of the one in which it would be made."""
+def directory(role: str, path: Path, *, lasting: bool = True, records: bool = False) -> Directory:
+    """What there is to see of a directory, or, if it is not there yet, of the one in which it would be made.
+
+    ``records``: records are created in it, as in a storage. A working directory can do with copies.
+    """
     near = _nearest(path.absolute())
-    refused, flush_ms, skew_s = _tried(near, lasting=lasting)
+    refused, flush_ms, skew_s = _tried(near, lasting=lasting, records=records)
     try:
         found = os.statvfs(near)
     except OSError:
-        return Directory(role, str(path), refused, lasting=lasting)
+        return Directory(role, str(path), refused, lasting=lasting, records=records)
     return Directory(
         role,
         str(path),
@@ -56,6 +59,7 @@ def directory(role: str, path: Path, *, lasting: bool = True) -> Directory:
         skew_s=skew_s,
         no_programs=bool(found.f_flag & getattr(os, "ST_NOEXEC", 0)),
         lasting=lasting,
+        records=records,
     )
 
 
@@ -74,7 +78,7 @@ def _nearest(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
 
-def _tried(near: Path, *, lasting: bool) -> tuple[str | None, float | None, float | None]:
+def _tried(near: Path, *, lasting: bool, records: bool) -> tuple[str | None, float | None, float | None]:
     """Why it cannot be used, how long a flush takes, and by how much its clock is ahead."""
     try:
         with reporting(near), tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=near) as made:
@@ -83,7 +87,8 @@ def _tried(near: Path, *, lasting: bool) -> tuple[str | None, float | None, floa
             ended_s, dated_s = time.time(), (Path(made) / "time").stat().st_mtime
             if not lasting:
                 return None, None, None
-            _create_once(LocalStore(Path(made)))
+            if records:
+                _create_once(LocalStore(Path(made)))
             # The kernel's clock for files ticks more slowly than ours: only what is outside of both is skew.
             skew_s = dated_s - ended_s if dated_s > ended_s else min(0.0, dated_s - begun_s)
             return None, _flush_ms(Path(made)), skew_s

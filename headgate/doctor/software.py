@@ -223,7 +223,7 @@ def defaults(found: Defaults | None) -> Finding:
     evidence = f"{found.path}: {'; '.join(why for _, why in wrong)}"
     if any(key in _CONNECT for key, _ in wrong):
         return Finding("spark defaults", Severity.PROBLEM, evidence, "take it out of that file")
-    advice = "take it out of that file: Headgate's own session does not follow it, and one that you make is refused"
+    advice = "take it out of that file: Headgate sets what it needs over it, or refuses a session of yours that has it"
     return Finding("spark defaults", Severity.WARNING, evidence, advice)
 
 
