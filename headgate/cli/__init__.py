@@ -9,6 +9,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 ``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
 ``events``  events, logs: what happened, and what was written
 ``audit``   what went in, what came out, what was lost and what was doubled
+``doctor``  whether jobs can run on this machine
 ``demo``    a whole job, killed half way and counted
 ``sim``     the simulator, and one of its worlds told in words
 
@@ -21,13 +22,13 @@ Not here: anything that a web page would want to do or show as well.
 import os
 import sys
 
-from headgate.cli import ask, audit, demo, events, run, show, sim
+from headgate.cli import ask, audit, demo, doctor, events, run, show, sim
 from headgate.cli.app import app
 from headgate.run import telling
 
 __all__ = ["app", "main"]
 
-for group in (run, show, events, ask, audit, demo, sim):
+for group in (run, show, events, ask, audit, doctor, demo, sim):
     group.register(app)
 
 

@@ -160,17 +160,22 @@ def plan_job(job: Job, spark: SparkSession) -> tuple[Plan, dict[str, Analysis]]:
     return planned, known
 
 
+def packages_of(job: Job) -> tuple[str, ...]:
+    """The Maven coordinates of what the job's sources and sinks need in Spark, each once."""
+    parts = [node.what for node in job.freeze() if isinstance(node.what, Source | TwoPhaseSink)]
+    return tuple(dict.fromkeys(package for part in parts for package in part.packages))
+
+
 @contextlib.contextmanager
 def spark_for(job: Job, options: Options, spark: SparkSession | None = None) -> Iterator[SparkSession]:
     """The Spark session for a job: the user's own if there is one, which stays, else one that ends with the job."""
-    parts = [node.what for node in job.freeze() if isinstance(node.what, Source | TwoPhaseSink)]
     with session.session_for(
         job.name,
         master=options.master or job.master,
         conf={**job.spark_conf, **options.conf},
         existing=spark,
         state=job.state_backend or backends.rocksdb(),
-        packages=dict.fromkeys(package for part in parts for package in part.packages),
+        packages=packages_of(job),
     ) as made:
         try:
             yield made

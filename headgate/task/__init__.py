@@ -4,6 +4,7 @@ One rule: a task does what it is told and says what happened; it decides nothing
 Spark's own files show it.
 
 ``session``   the Spark session and what Headgate needs set in it
+``java``      which Java Spark runs on
 ``lifecycle`` the states of a run, and what may happen in each
 ``query``     one run of one task: start, hook, stop, drain
 ``launches``  Spark's queries of one run, one after the other

@@ -7,8 +7,10 @@ stopped on purpose; Headgate tells of failures itself, so that one logger of Spa
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:  # What looks for a PySpark that may be missing logs as well.
+    from pyspark.sql import SparkSession
 
 QUERY_LOGGER = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 logger = logging.getLogger("headgate")
@@ -16,7 +18,7 @@ failures = logger.getChild("failures")
 """Whole traces. What they come to is told as an event, in one line."""
 
 
-def silence(spark: SparkSession) -> Callable[[], None]:
+def silence(spark: "SparkSession") -> Callable[[], None]:
     """Let Spark not log how queries end. Returns what undoes it, for a session that goes on."""
     log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001 - there is no public way
     with contextlib.suppress(Exception):  # Another logging system: then it is as loud as its user wants it.

@@ -129,15 +129,23 @@ def artifact(package: str) -> str:
     return package.split(":")[1]
 
 
-def _resolve(package: str, repository: Repository) -> dict[str, Path]:
-    """What is on this machine first, in any combination: a choice that was made once holds."""
+def on_this_machine(package: str, repository: Repository) -> dict[str, Path] | None:
+    """The jars of a package, if all of them are here and nothing need be fetched."""
     for tried in _combinations(package, repository, on_this_machine=True):
         there = {each: path for each in tried if (path := repository.have(each)) is not None}
         if len(there) == len(tried):
-            logger.info("for %s Spark gets %s", package, ", ".join(tried))
             return there
+    return None
+
+
+def _resolve(package: str, repository: Repository) -> dict[str, Path]:
+    """What is on this machine first, in any combination: a choice that was made once holds."""
+    there = on_this_machine(package, repository)
+    if there is not None:
+        logger.info("for %s Spark gets %s", package, ", ".join(there))
+        return there
     problem: ExternalError | None = None
-    tried = (package,)
+    tried: tuple[str, ...] = (package,)
     try:
         for tried in _combinations(package, repository, on_this_machine=False):
             try:
@@ -200,7 +208,7 @@ def _check_pinned(coordinates: str, read: Callable[[], bytes], where: str) -> No
         )
 
 
-def _refuse_plain(url: str) -> None:
+def refuse_plain(url: str) -> None:
     """Refuse what others on the way could exchange, unless the user has said that it may be used."""
     parts = urllib.parse.urlsplit(url)
     here = parts.hostname in ("localhost", "127.0.0.1", "::1")
@@ -212,10 +220,10 @@ def _refuse_plain(url: str) -> None:
 
 
 def _read(url: str) -> bytes:
-    _refuse_plain(url)
+    refuse_plain(url)
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the repository is the user's word
-            _refuse_plain(answer.url)  # It may have led elsewhere.
+            refuse_plain(answer.url)  # It may have led elsewhere.
             return bytes(answer.read())
     except urllib.error.HTTPError as error:
         error.close()

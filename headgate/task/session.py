@@ -14,7 +14,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,12 +32,11 @@ from pyspark.sql import SparkSession
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.needs import NEEDED, refuse_contradiction
 from headgate.state_backend import StateBackend
-from headgate.task import archive, launch, packages as jars, partitions
+from headgate.task import archive, java, launch, packages as jars, partitions
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
 
-JAVA_LEAST = 17
 QUICK = Path(__file__).with_name("quick.py")
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 _HADOOP = "spark.hadoop."
@@ -152,7 +150,7 @@ def build_session(
         with _own_signals(), _listening_at(address), _workers_by_quick_program(chosen):
             made = launch.started(settings, builder.getOrCreate)
     except PySparkException as error:
-        if "JAVA_GATEWAY_EXITED" in str(error) and _has_java():
+        if "JAVA_GATEWAY_EXITED" in str(error) and java.find().is_supported:
             raise ExternalError(ENDED_AT_START) from error
         raise UserError(f"Spark did not start: {_first_line(error)} See that Java 17 or newer is on PATH") from error
     except (Py4JError, OSError, AttributeError, TypeError) as error:  # Py4J raises the last two when nobody answers.
@@ -369,19 +367,6 @@ def _forget_dead() -> None:
 def _is_dead() -> bool:
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing else tells
     return process is not None and process.poll() is not None
-
-
-def _has_java() -> bool:
-    """Whether there is a Java that Spark runs on, where Spark looks for it."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
-    try:
-        asked = [java, "-version"]
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
-    except (OSError, subprocess.SubprocessError):
-        return False
-    version = re.search(r'version "(\d+)', told)
-    return version is not None and int(version[1]) >= JAVA_LEAST
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ COMMANDS = (
     "forget",
     "events",
     "logs",
+    "doctor",
     "demo",
     "sim",
     "story",

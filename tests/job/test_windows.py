@@ -121,7 +121,7 @@ def told(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
-@pytest.mark.parametrize("pipelined", ["true", "false"])
+@pytest.mark.parametrize("pipelined", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_windows_are_those_of_spark_with_the_same_rows_and_the_same_late_ones(
     spark: SparkSession, tmp_path: Path, window: windows.WindowAssigner, pipelined: str
 ) -> None:

@@ -256,13 +256,19 @@ def by_window(rows: list[Line]) -> dict[tuple[str, Any], list[int]]:
 def test_windows_in_python_have_the_rows_of_sparks_own_after_a_stop_and_a_failure(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Each row is in three windows; the job is stopped half way, then fails half way through the closed windows."""
+    """Each row is in three windows; the job is stopped half way, and fails in the first windows that close."""
     on_event, _ = asking(tmp_path, "stop", after(2))
-    job = build("python-windows", str(tmp_path), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
-    assert job.run(None, on_event, spark).ending == "stopped"
-    result, lines = run(spark, "python-windows", tmp_path, batches=FEW, interval="200ms")
+    lines: list[Line] = []
+
+    def hear(line: Line) -> None:
+        lines.append(line)
+        on_event(line)
+
+    job = build("python-windows", str(tmp_path), rows=ROWS, batches=12, slow_ms=50, interval="200ms")
+    assert job.run(None, hear, spark).ending == "stopped"
+    result, later = run(spark, "python-windows", tmp_path, batches=FEW, interval="200ms")
     assert result.ending == "finished"
-    failed = [line["message"] for line in lines if line["event"] == "task-failed"]
+    failed = [line["message"] for line in (*lines, *later) if line["event"] == "task-failed"]
     assert len(failed) == 1, failed
     assert "these windows do not please" in failed[0]
     found = by_window(rows_of(tmp_path / "out" / "windows"))
