@@ -90,7 +90,7 @@ prove-long:
 prove-shapes:
 	@$(BIN)/pytest tests/spark/test_kills.py --long --kills 10
 	@$(BIN)/pytest tests/connect/kafka/test_cluster.py --kills 4
-	@$(BIN)/pytest tests/sink tests/connect -k killed_again_and_again --kills 8
+	@$(BIN)/pytest tests/sink tests/connect -k killed_again_and_again --kills 16
 prove-kills-%:
 	@$(BIN)/python -m tests.kills --group $* --rounds 20 --report $(REPORTS)
 prove-zombies-%:

@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_itemcollected(item: pytest.Item) -> None:
     contract: Any = getattr(item, "cls", None)
     if hasattr(contract, "kills"):
-        contract.kills = item.config.getoption("--kills")
+        contract.kills = max(1, item.config.getoption("--kills") // 2)
     if tiers.is_heavy(item, folder_of(item)):
         item.add_marker(pytest.mark.heavy)
 

@@ -120,7 +120,9 @@ def told(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
     return sorted(((r.zone, r.key, r.start, r.end, sorted(r.seqs), r.value, r.same) for r in rows), key=repr)
 
 
-@pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize(
+    "window", [pytest.param(TUMBLING, marks=pytest.mark.long, id="tumbling"), pytest.param(SLIDING, id="sliding")]
+)
 @pytest.mark.parametrize("pipelined", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_windows_are_those_of_spark_with_the_same_rows_and_the_same_late_ones(
     spark: SparkSession, tmp_path: Path, window: windows.WindowAssigner, pipelined: str

@@ -110,7 +110,9 @@ def test_rights_without_names_are_refused(tmp_path: Path) -> None:
         Kafka(tmp_path, authorizer=True)
 
 
-@pytest.mark.parametrize(("mechanism", "tls"), [("PLAIN", False), ("SCRAM-SHA-256", True)])
+@pytest.mark.parametrize(
+    ("mechanism", "tls"), [pytest.param("PLAIN", False, marks=pytest.mark.long), ("SCRAM-SHA-256", True)]
+)
 def test_clients_must_say_who_they_are_and_may_do_only_what_is_allowed(
     tmp_path: Path, mechanism: Mechanism, tls: bool
 ) -> None:

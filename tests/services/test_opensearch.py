@@ -9,6 +9,9 @@ from services.opensearch import VERSION, OpenSearch
 from services.processes import family
 from services.server import ServiceError
 
+# The tests of the sink start the same server, kill it and start it again.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]:

@@ -253,6 +253,7 @@ def by_window(rows: list[Line]) -> dict[tuple[str, Any], list[int]]:
     return found
 
 
+@pytest.mark.long
 def test_windows_in_python_have_the_rows_of_sparks_own_after_a_stop_and_a_failure(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
     assert verdict(shape, tmp_path, ROWS) == {}
 
 
+@pytest.mark.long
 def test_at_least_once_loses_nothing_and_repeats_what_overtook_the_barrier(tmp_path: Path, kills: int) -> None:
     """Killed until it had to go back to a checkpoint of which readers had gone past the barriers."""
     described = {

@@ -156,7 +156,8 @@ def test_settings_are_told_by_whoever_answers(kafka: KafkaCluster) -> None:
         assert client.broker_config("transaction.max.timeout.ms") == str(7 * 24 * 60 * 60 * 1000)
 
 
-@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("commit", [True, False])
 def test_who_follows_a_dead_coordinator_ends_what_it_had_open(
     kafka: KafkaCluster, topic: str, client: BrokerClient, commit: bool
 ) -> None:
