@@ -66,7 +66,7 @@ check: setup ## Lint, formatting and types
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy --strict --no-error-summary headgate tests services $(wildcard bench examples)
 
-test-fast: setup ## Run the tests that need no JVM and no server, in less than a minute
+test-fast: setup ## Run the tests that need no JVM and no server, in about a minute
 	@$(BIN)/pytest $(TWO_AT_ONCE) -q -m "not heavy" --hypothesis-profile quick
 
 # The archives of classes are made while mypy works, which has one core.
