@@ -115,7 +115,7 @@ def _print(at: HistoryPosition, line: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _since(given: str, now_ms: int) -> int:
-    """A moment: so long ago, or a time of day or date in ISO form, here unless it says where."""
+    """A moment: a duration before now, or a time or date in ISO form, in the local zone unless it names one."""
     try:
         return now_ms - duration_ms(given)
     except InvalidOption:

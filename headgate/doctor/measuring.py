@@ -25,7 +25,7 @@ from headgate.store.local import LocalStore, reporting
 
 FLUSHES = 5
 FLUSHES_S = 3.0
-"""No more of them once they have taken so long together."""
+"""No more of them once they have taken this long together."""
 LOOPBACK = "127.0.0.1"
 ADDRESS_VARIABLE = "SPARK_LOCAL_IP"
 HEAP = "spark.driver.memory"
