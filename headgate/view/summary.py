@@ -1,6 +1,6 @@
 """Checkpoints in sum: how many, and how long and how large they were.
 
-One rule: a percentile is a value that was measured, the smallest that so many are not above.
+One rule: a percentile is a value that was measured: the smallest that this share of the values does not exceed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -47,12 +47,12 @@ def test_starts_are_kept_apart_once_the_machine_was_too_busy_and_not_any_more_wh
     assert pacing.next() == 0.0
 
 
-@pytest.mark.parametrize("planner", quick.PLANNERS)
+@pytest.mark.parametrize("planner", ["python_streaming_source_runner", "transform_with_state_driver_worker"])
 def test_a_planner_connects_before_it_imports_anything_and_then_talks_as_sparks_own_does(
     tmp_path: Path, planner: str
 ) -> None:
     """What it would import is not there: so nothing was imported when it connected."""
-    program = [sys.executable, "-S", quick.__file__, "-m", planner]
+    program = [sys.executable, "-S", quick.__file__, "-m", f"pyspark.sql.streaming.{planner}"]
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("raise SystemExit('imported')")
     with socket.create_server(("127.0.0.1", 0)) as spark:

@@ -5,6 +5,8 @@ wires them. One module knows what is where in Spark's checkpoint directories.
 """
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,3 +183,15 @@ def test_an_import_that_is_allowed_is_left_alone(source: str) -> None:
 def test_a_name_of_sparks_is_found_in_a_path(source: str) -> None:
     assert len(path_parts(source)) == 1
     assert path_parts('"the commits and offsets of a sentence"') == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "not_needed"),
+    [("headgate.run.start", "pandas"), ("headgate.channel.reader", "headgate.core.job")],
+    ids=["driver", "reader"],
+)
+def test_a_process_does_not_import_what_it_does_not_need(module: str, not_needed: str) -> None:
+    """Each costs every start of it a part of a second."""
+    program = f"import sys, {module}; print({not_needed!r} in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
