@@ -6,6 +6,7 @@ One rule: an event is a hint that something has happened; whoever gets it looks 
 import contextlib
 import json
 import threading
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -100,6 +101,11 @@ class Listener(StreamingQueryListener):
             run.progressed(event.progress)
         else:
             run.terminated(str(event.runId), event.exception)
+
+
+def said(progress: Any) -> Mapping[str, Any] | None:
+    """What Spark says of a batch, as the JSON that it came in. None if it came in another way."""
+    return getattr(progress, "_jdict", None)
 
 
 class JsonProgressListener(JStreamingQueryListener):

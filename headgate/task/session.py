@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,12 +33,14 @@ from pyspark.sql import SparkSession
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.needs import NEEDED, refuse_contradiction
 from headgate.state_backend import StateBackend
-from headgate.task import archive, java, launch, packages as jars, partitions
+from headgate.task import archive, java, launch, packages as jars, partitions, quick
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
 
 QUICK = Path(__file__).with_name("quick.py")
+SOCKET_PATH_MAX = 100
+"""Longer names of a Unix socket are refused by some systems: there nobody is asked to fork."""
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 _HADOOP = "spark.hadoop."
 _CLASS_PATHS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
@@ -294,10 +297,28 @@ def _quick_program() -> str | None:
         return None
     directory = tempfile.mkdtemp(prefix="headgate-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    program = Path(directory) / "python"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(QUICK))} "$@"\n')
+    program, address = Path(directory) / "python", Path(directory) / "forks"
+    python = [sys.executable, "-S", str(QUICK)]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([*python, quick.FORKS, str(address)])} "$@"\n')
     program.chmod(0o700)
-    return str(program) if os.access(program, os.X_OK) else None  # Not where programs may not be run.
+    if not os.access(program, os.X_OK):  # Where programs may not be run.
+        return None
+    if hasattr(os, "pidfd_open") and len(os.fsencode(address)) <= SOCKET_PATH_MAX:
+        _start_forks([*python, quick.SERVE, str(address)])
+    return str(program)
+
+
+def _start_forks(command: list[str]) -> None:
+    """Start a fork server, which lives as long as this process: it ends when its standard input does."""
+    around = {**quick.UNLESS_SET, **os.environ, **quick.ALWAYS}
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=around)  # noqa: S603 - ours
+
+    def end() -> None:
+        if server.stdin is not None:
+            server.stdin.close()
+        server.wait()
+
+    atexit.register(end)
 
 
 # -- jars ------------------------------------------------------------------------------------------------------------

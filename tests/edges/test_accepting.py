@@ -6,14 +6,17 @@ import resource
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from headgate.channel import accepting
 from headgate.channel.gates import Gates, Planner
 from headgate.core.ids import Batch, ChannelId, Generation, LeaderId, TaskId
-from headgate.run import control
-from headgate.run.control import ControlServer
+from headgate.run.control import ControlClient
+from headgate.serve.process import ControlServer
+from headgate.store.api import open_store
+from headgate.store.jobstore import JobStore
 
 WAIT_S = 120.0
 
@@ -70,26 +73,28 @@ def test_a_planner_is_answered_once_there_are_descriptors_again() -> None:
         gates.close()
 
 
-def test_a_command_is_answered_once_there_are_descriptors_again() -> None:
+def test_a_command_is_answered_once_there_are_descriptors_again(tmp_path: Path) -> None:
     warned = Warned()
-    server = ControlServer(lambda: {"state": "running"}, lambda _: None, "job", LeaderId("me"), warned)
-    listening = socket.create_server((control.HOST, 0))
-    listener = threading.Thread(target=server._listen, args=(listening,), daemon=True)
-    listener.start()
+    store = JobStore.open(open_store(str(tmp_path)), "job")
+    server = ControlServer(lambda: {"state": "running"}, lambda _: None, "job", LeaderId("me"), warned).open(store)
+    client = ControlClient(store)
+    assert (client.ping() or {})["answers"] is True, "it is up"
+    there = store.read_control()
+    assert there is not None
     asking = socket.socket()
     asking.settimeout(WAIT_S)
     try:
         with no_descriptors():
-            asking.connect(listening.getsockname())
+            asking.connect((there["host"], there["port"]))
             assert warned.came.wait(WAIT_S)
-        control._send(asking, {"token": server._token, "command": "ping"})
-        assert control._parse(control._read_line(asking, WAIT_S))["job"] == "job"
+        request = f"GET /v1/config HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {there['token']}\r\n\r\n"
+        asking.sendall(request.encode())
+        assert asking.recv(1000).startswith(b"HTTP/1.1 200 ")
     finally:
         asking.close()
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        listener.join(WAIT_S)
-    assert not listener.is_alive(), "listening ends when its socket is closed"
+        server.close()
+    assert "can take no connection and tries again: Too many open files" in warned.texts[0]
+    assert len(warned.texts) == 1, "it is not told at every try"
 
 
 def test_a_connection_without_a_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
