@@ -119,6 +119,16 @@ def describes_state(name: str) -> bool:
     return name.startswith("state/") and ("/_metadata/" in name or "/_stateSchema/" in name)
 
 
+def state_place(name: str) -> tuple[int, int] | None:
+    """Of which stateful operator, and which of its partitions, a file of a query holds state; None if of none.
+
+    Operators are numbered as in Spark's reports of a batch.
+    """
+    _, found, inside = name.rpartition("/state/")
+    parts = inside.split("/", 2) if found else []
+    return (int(parts[0]), int(parts[1])) if len(parts) > 2 and parts[0].isdecimal() and parts[1].isdecimal() else None
+
+
 def parse_schemas(data: bytes) -> dict[str, tuple[str, str]]:
     """The columns of the key and of the value of each state in a file of ``_stateSchema``, as JSON."""
     rest = io.BytesIO(data)

@@ -21,9 +21,10 @@ _PARAMETERS = re.compile(r"(?:[\w.$-]+(?:=[^&;]*)?(?:[&;]|$))*")
 
 _ADDRESS = re.compile(r"jdbc:[\w+.-]+:(?:\"[^\"]*\"|\([^\s'\"]*\)|[^\s'\"])+")
 _LOGIN = re.compile(r"(?<=://)([^\s/:@'\"]*):([^\s'\"]*)@")
+# A whole word is looked through once, and taken or passed over: whoever sends a long one holds nobody up.
 _TELLING = (
-    r"[\w.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|"
-    r"(?:api|access|account|private|shared|encryption)[._-]?key)[\w.-]*"
+    r"(?<![\w.-])(?=[\w.-]*?(?:password|passwd|passphrase|pwd|secret|token|credential|"
+    r"(?:api|access|account|private|shared|encryption)[._-]?key))[\w.-]++"
 )
 _SETTING = re.compile(
     rf"({_TELLING})(\s*=\s*|[\"']\s*[:=,]\s*)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\{{[^}}]*\}}|[^\s&;,)\]}}'\"]+)",

@@ -9,7 +9,8 @@ from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, load
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.run import forgetting
-from headgate.run.control import REQUEST_S, ControlClient, Reply
+from headgate.run.control import ControlClient
+from headgate.run.requests import REQUEST_S, Reply
 from headgate.run.savepoints import delete_at_rest, path_of
 from headgate.store.jobstore import JobStore
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, locate, refuse
-from headgate.cli.log import LogFile, log_files
 from headgate.errors import InvalidOption
 from headgate.run.control import ControlClient, may_be_there
+from headgate.run.logfiles import LogFile, last_lines, log_files
 from headgate.run.past import PAGE
 from headgate.store.history import HistoryPosition, HistoryReader
 from headgate.store.jobstore import JobStore
@@ -178,26 +178,10 @@ def _described(file: LogFile) -> dict[str, object]:
 
 def _print_last(path: Path, count: int) -> int:
     """Print the last lines of a file, also those that were put aside, and say how far it was read."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        found = _last_lines(file, size, count)
-    aside = path.with_name(f"{path.name}.1")
-    if len(found) < count and aside.exists():
-        with aside.open("rb") as older:
-            found = _last_lines(older, older.seek(0, os.SEEK_END), count - len(found)) + found
+    found, size = last_lines(path, count)
     for line in found:
-        typer.echo(line.decode(errors="replace"))
+        typer.echo(line)
     return size
-
-
-def _last_lines(file: Any, size: int, count: int) -> list[bytes]:
-    """The last lines before an offset, read from the end as far as it takes."""
-    data, begin = b"", size
-    while begin > 0 and data.count(b"\n") <= count:
-        begin = max(0, begin - (64 << 10))
-        file.seek(begin)
-        data = file.read(size - begin)
-    return data.splitlines()[-count:] if count else []
 
 
 def _follow_file(log: LogFile, end: int) -> None:

@@ -9,7 +9,6 @@ number of files of a job.
 """
 
 import contextlib
-import glob
 import json
 import logging
 import os
@@ -17,7 +16,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -25,22 +23,19 @@ from typing import Any, TextIO
 
 from headgate.about import FIELDS as ABOUT, about, known as about_now
 from headgate.redact import redact
+from headgate.run.logfiles import MARK, logs_folder
 from headgate.view import text
 
-LOGS_VARIABLE = "HEADGATE_LOGS"
 FILE_BYTES = 16 << 20
 """A file that has grown to this is put aside, and the one that was put aside before it goes."""
 KEPT = 5
 """Runs of a job whose files are kept."""
 DRAIN_S = 5.0
 """How long the end of a command waits, at most, until all that was written is in the file."""
-MARK = "-- the command has ended --"
 FAILURES = "headgate.failures"
 """The log of traces of what failed. The same is told as an event, in one line."""
 EVENTS = "headgate.events"
 """The log of events: what the history has, and whoever watches is told."""
-TAIL_BYTES = 512
-"""So close to its end a log says that it has one."""
 JVM = "headgate.jvm"
 """The log of what Spark's processes write to standard error."""
 
@@ -195,51 +190,9 @@ def _read(take: int, drained: threading.Event) -> None:
                 log.info("%s", line.rstrip("\n"))
 
 
-@dataclass(frozen=True)
-class LogFile:
-    """The log of one run of a job, and the process that writes it, or has."""
-
-    path: Path
-    pid: int
-
-    def is_written(self) -> bool:
-        """Whether that process is still there. Another one may have its number by now: then the file has its end."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return not self._is_at_its_end()
-
-    def _is_at_its_end(self) -> bool:
-        with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(max(0, self.path.stat().st_size - len(MARK) - TAIL_BYTES))
-            return MARK.encode() in file.read()
-        return True
-
-
-def log_files(name: str) -> list[LogFile]:
-    """The logs of a job on this machine, the newest first."""
-    directory = _directory()
-    found = [(each, _pid(each, name)) for each in directory.glob(f"{glob.escape(name)}.*.log")]
-    files = [LogFile(path, pid) for path, pid in found if pid is not None]
-    return sorted(files, key=lambda each: each.path.stat().st_mtime, reverse=True)
-
-
-def _pid(path: Path, name: str) -> int | None:
-    middle = path.name.removeprefix(f"{name}.").removesuffix(".log")
-    return int(middle) if middle.isascii() and middle.isdecimal() else None
-
-
-def _directory() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(os.environ.get(LOGS_VARIABLE) or Path(state) / "headgate")
-
-
 def _file(name: str) -> Path:
     """A new file, in place of the oldest ones."""
-    directory = _directory()
+    directory = logs_folder()
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = [each for each in directory.glob(f"{name}.*.log") if each.name.count(".") == name.count(".") + 2]

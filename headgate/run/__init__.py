@@ -11,8 +11,12 @@ One rule: receive, record, step, perform. The loop decides nothing; whatever is 
 ``storage``   orders about the storage: publish, copy, list, delete
 ``savepoints`` checkpoints that stand on their own: copied, carried away, brought in
 ``serial``    one thread for each thing that must keep its order
+``requests``  what users ask of a running job, and what became of it
+``control``   how commands reach the process that runs a job
+``describing`` what a job is, for those who look at it later
+``past``      a job's past, by pages
+``logfiles``  the log files of jobs on this machine
 ``client``    a job in a thread of this process, for notebooks
-``control``   the loopback address through which commands reach a running job
 
 Not here: rules (``headgate.core``), and what users see (``headgate.view``, ``headgate.cli``).
 """

@@ -16,8 +16,10 @@ from headgate.core.ids import CheckpointId
 from headgate.errors import ExternalError, UserError
 from headgate.job.api import Job
 from headgate.run import start
-from headgate.run.control import REQUEST_S, ControlServer, NotRunning, Reply
+from headgate.run.control import NotRunning
+from headgate.run.requests import REQUEST_S, Reply
 from headgate.run.savepoints import path_of
+from headgate.serve.process import ControlServer
 from headgate.view import job as view, text
 
 OnEvent = Callable[[dict[str, Any]], None]

@@ -7,7 +7,7 @@ kept, the history what became of all of them.
 import heapq
 from typing import Any
 
-from headgate.core.records import CompletedCheckpoint
+from headgate.core.records import CompletedCheckpoint, Kind
 from headgate.store.history import HistoryReader
 from headgate.store.jobstore import JobStore
 from headgate.view import history as told, job as view
@@ -25,6 +25,7 @@ class JobPast:
         """Look once."""
         self._store = store
         self.history = history or store.history()
+        self._restored: tuple[int, tuple[int, Line | None]] | None = None
         self.look()
 
     def look(self) -> None:
@@ -68,6 +69,27 @@ class JobPast:
             "in_progress": pending,
             "savepoints": counted["savepoints"],
         }
+
+    def newest(self) -> dict[str, Line | None]:
+        """The newest checkpoint that completed, the newest savepoint that did, and the newest that failed."""
+        kept = [record.id for record in self._records if isinstance(record, CompletedCheckpoint)]
+        return {name: None if one is None else self.checkpoint(one) for name, one in self.history.newest(kept).items()}
+
+    def restored(self) -> tuple[int, Line | None]:
+        """How often the job went on from a checkpoint, and the line that tells of the last time."""
+        begun = self.history.count("generation")
+        if self._restored is None or self._restored[0] != begun:
+            lines = [line for _, line in self.history.events(begun, types=("generation",))]
+            from_one = [line for line in lines if line.get("base") is not None]
+            self._restored = begun, (len(from_one), from_one[-1] if from_one else None)
+        return self._restored[1]
+
+    def savepoints(self) -> tuple[list[Line], set[int]]:
+        """The savepoints that are there or were carried off, in the order of ids; and which of them were."""
+        kept = {record.id for record in self._records if getattr(record, "kind", None) is Kind.SAVEPOINT}
+        ids = sorted({*kept, *self._store.copied()})
+        found = view.checkpoints(self._records, self._held, self.history.lines_of(ids), ids)
+        return found, set(self._store.carried_off())
 
     def summary(self) -> dict[str, Any]:
         """Least, mean, greatest and percentiles of what was measured of completed checkpoints."""

@@ -173,6 +173,9 @@ class Performer:
             new_files=taken.new_files,
         )
         self._tell(SnapshotTaken(order.generation, order.checkpoint, order.task, order.batch, taken.names))
+        sizes = taken.state_bytes()  # Nobody waits for this any more.
+        if sizes:
+            self._note("state", task=order.task, sizes=sizes)
 
     def _notify(self, completed: CompletedCheckpoint) -> None:
         """The newest says all that earlier ones would: those are passed over when the other side was slow."""

@@ -39,9 +39,10 @@ from headgate.job.plan import Plan, plan
 from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
+from headgate.metrics.reporting import Metrics
 from headgate.run import preflight
 from headgate.run.appending import HistoryAppender
-from headgate.run.control import ControlServer
+from headgate.run.describing import describe, trace_of
 from headgate.run.loop import Broken, Loop, Observation
 from headgate.run.perform import Performer
 from headgate.run.schema import StateSchemas
@@ -50,6 +51,8 @@ from headgate.run.stalls import Stalls
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
 from headgate.run.telling import Teller
+from headgate.serve import listening
+from headgate.serve.process import ControlServer
 from headgate.sink.api import SinkContext, TwoPhaseSink
 from headgate.snapshot.take import Snapshots
 from headgate.source.api import Source
@@ -200,6 +203,7 @@ def run(
     attach: Attach = lambda _control, _uri: None,
 ) -> Result:
     """Run a job to its end, as ``Job.run`` says."""
+    listening.prepare()
     teller = Teller(on_event)
     try:
         return _begin(job, options or Options(), teller, spark, attach)
@@ -220,7 +224,7 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
             beginning = preflight.choose(store, options)
-            return _run(job, teller, made, store, lambda: beginning, attach)
+            return _run(job, options, teller, made, store, lambda: beginning, attach)
     store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
     beginning = preflight.choose(store, options)
 
@@ -228,11 +232,12 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
         teller.put({"at": time.time_ns() // 1_000_000, **line})
 
     with preflight.confirming(store, options, beginning, show) as confirmed, spark_for(job, options, spark) as made:
-        return _run(job, teller, made, store, confirmed.result, attach)
+        return _run(job, options, teller, made, store, confirmed.result, attach)
 
 
 def _run(
     job: Job,
+    options: Options,
     teller: Teller,
     spark: SparkSession,
     store: JobStore,
@@ -262,7 +267,7 @@ def _run(
             )
         schemas = StateSchemas(spark, planned, known).refused
         restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
-        return Running(job, teller, spark, store, planned, known).lead(restore, attach)
+        return Running(job, options, teller, spark, store, planned, known).lead(restore, attach)
     finally:
         for sink in sinks.values():
             sink.close()
@@ -274,6 +279,7 @@ class Running:
     def __init__(
         self,
         job: Job,
+        options: Options,
         teller: Teller,
         spark: SparkSession,
         store: JobStore,
@@ -316,8 +322,9 @@ class Running:
             batch_interval_ms=job.batch_interval_ms,
             target_ms=target_ms(settings.interval_ms, job.latency_ms),
         )
+        self.metrics = Metrics(job.name, self._status, job.metrics)
         self._control = ControlServer(
-            lambda: self._recorder.status(self._loop.now_ms(), self._loop.state),
+            self._status,
             self._loop.tell,
             job.name,
             self._leader,
@@ -342,6 +349,7 @@ class Running:
             serial_executors=self._serial_executors.busy,
             clock_went_back=lambda task, query: self._serial_executors.put(f"task-{task}", self._tasks.relaunch, query),
         )
+        self._described = describe(job, planned, settings, spark, store, root, options.conf)
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Observation("guarantee", {"guarantee": promise, "because": because})
         self._stateful = any(task.stateful for task in planned.tasks)
@@ -351,8 +359,10 @@ class Running:
 
     def lead(self, restore: Restore, attach: Attach) -> Result:
         """Run the job until it is over, or until somebody else leads."""
-        self._control.open(self._store)
+        self._control.open(self._store, self._described)
+        self.metrics.open(lambda kind, text: self._loop.tell(Observation(kind, {"text": text})))
         self._store.refuse_forgotten()  # Whoever forgets a job looks whether it runs after saying so.
+        self._serial_executors.put("history", self._write_description)
         attach(self._control, self._store.uri)
         self._alive.watch()
         self._stalls.watch()
@@ -372,11 +382,15 @@ class Running:
             self._serial_executors.close(CLOSE_S)
             self._tasks.close()
             self._gates.close()
+            self.metrics.close()
             if interrupted:
                 self._say_interrupted()
         how, base = state.termination.ending, state.retained.base
         ending = None if state.phase is Phase.DEPOSED or how is None else how.value
         return Result(ending, base, self._text, self._failure() if ending == Ending.FAILED.value else None)
+
+    def _status(self) -> dict[str, Any]:
+        return self._recorder.status(self._loop.now_ms(), self._loop.state)
 
     def _failure(self) -> HeadgateError:
         """What ended the job, to be raised by whoever wants to."""
@@ -411,12 +425,27 @@ class Running:
             text = self._advice.batch(event.fields["task"], event.fields["about"].batchDuration)
             if text is not None:
                 self._loop.tell(Observation("warning", {"text": text}))
-        stored = [line for line in lines if line["event"] != "progress"]
+        stored = [self._traced(line) for line in lines if line["event"] != "progress"]
         if stored:
             self._history.put(stored)
+            self._control.publish(stored)
+        for line in stored:
+            self.metrics.take(line)
         for line in lines:
             self._remember(line)
             self._teller.put(line)
+
+    def _traced(self, line: dict[str, Any]) -> dict[str, Any]:
+        """A failure with its trace, for those who look at it later. Whoever watches gets the line that it comes to."""
+        error = self._tasks.error_of(line["task"], line["run"]) if line["event"] == "task-failed" else None
+        return line if error is None else {**line, "trace": trace_of(error)}
+
+    def _write_description(self) -> None:
+        """Let those who look later see what the job was. It runs without, where the storage does not take it."""
+        try:
+            self._store.put_description(self._described)
+        except (HeadgateError, OSError) as error:
+            logger.warning("the plan of the job cannot be written down: %s", error)
 
     def _warn(self, text: str) -> None:
         self._loop.tell(Observation("warning", {"text": text}))

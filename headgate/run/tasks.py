@@ -42,7 +42,7 @@ from headgate.source.api import Source
 from headgate.store.api import Forbidden
 from headgate.task import partitions
 from headgate.task.failure import TOO_BUSY
-from headgate.task.listener import Listener
+from headgate.task.listener import Listener, said
 from headgate.task.logs import silence
 from headgate.task.query import Query, QuerySpec, Stopped
 
@@ -460,7 +460,10 @@ class Tasks:
         directory = self._root / segments.directory_of(order.task, order.generation)
         channels = self._graph.outputs[order.task]
         for channel in channels:
-            Segments(directory, channel.id).commit(batch, run)
+            entry = Segments(directory, channel.id).commit(batch, run)
+            if entry is not None:
+                about = {"generation": order.generation, "task": order.task, "channel": channel.id, "batch": batch}
+                self._tell(Observation("segment", {**about, "bytes": entry.size}))
         if not channels:
             shutil.rmtree(directory / str(batch), ignore_errors=True)
         if not task.branches:
@@ -477,12 +480,16 @@ class Tasks:
         self._tell(Observation("warning", {"text": text}))
 
     def _measured(self, task: TaskId, directory: Path) -> Callable[[str, float, Any], None]:
+        sources = tuple(uid for uid, _ in self._sources(self._planned[task]))
+
         def measure(kind: str, value: float, about: Any) -> None:
             if kind in ("wait_ms", "held_up_ms"):
                 self._sizes.waited(task, about, value)
             elif kind == "progress":
                 self._sizes.progressed(task, directory, about)
             fields = {"task": task, "value": value, "about": about, "batch_rows": self._sizes.rows(task)}
+            if kind == "progress":
+                fields |= {"said": said(about), "sources": sources}
             self._tell(Observation(kind, fields))
 
         return measure

@@ -15,6 +15,7 @@ written there, and one that another claims is refused.
                     incarnation                     a name for the time since the storage was begun anew
                     begun.json               when that was
                     control.json             how to reach the process that leads
+                    description.json         the plan and the settings of the job as it was last run
                     forgetting               all of this is being deleted
                     history/                 notable events, in segments: see ``headgate.store.history``
                     history.jsonl            the same, of earlier releases
@@ -41,6 +42,7 @@ from headgate.store.manifests import Manifests
 
 CLAIM = "job.json"
 CONTROL = "control.json"
+DESCRIPTION = "description.json"
 FOLD = "checkpoint-log.json"
 INCARNATION = "incarnation"
 BEGUN = "begun.json"
@@ -93,6 +95,10 @@ class JobStore(Folder):
             there = ", ".join(jobs(store)) or "none"
             raise BadStorage(f"there is no job {job!r} in {store.uri}: its jobs are {there}")
         return found
+
+    def for_looking(self) -> "JobStore":
+        """The same for another thread, which only looks: what this one remembers is not for two."""
+        return JobStore(self._store, self.job)
 
     # -- forgetting a job --------------------------------------------------------------------------------------------
 
@@ -341,6 +347,17 @@ class JobStore(Folder):
     def clear_control(self) -> None:
         """No process leads any more."""
         self.delete(CONTROL)
+
+    def put_description(self, description: Mapping[str, object]) -> None:
+        """Write down what the job is, for those who look at it later. It explains and decides nothing."""
+        self.put(DESCRIPTION, codec.wrap(description))
+
+    def read_description(self) -> dict[str, Any] | None:
+        """What the job was when it was last run. None if nobody has written that down."""
+        try:
+            return codec.unwrap(self.read(DESCRIPTION), f"{self.uri}/{DESCRIPTION}")
+        except Missing:
+            return None
 
     def bound_history(self, bounds: HistoryBounds) -> None:
         """Say how much history is kept, before the first line of it is written here."""

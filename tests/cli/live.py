@@ -4,9 +4,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import headgate.serve.app  # noqa: F401 - so that no test waits for that
 from headgate.core import events as e
 from headgate.core.effects import Effect, Notify
-from headgate.run.control import ControlServer
+from headgate.core.ids import CheckpointId
+from headgate.run import control
+from headgate.serve.process import ControlServer
 from headgate.store.jobstore import JobStore
 from tests.helpers import line
 from tests.step_helpers import ME
@@ -16,12 +19,13 @@ from tests.view.watched import Watched, watched
 class Job:
     """A core that is told what users ask, and whose answers go back to them."""
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: JobStore, described: dict[str, Any] | None = None) -> None:
         self.core: Watched = watched(line("a"))
         self.lock = threading.Lock()
         self.asked = threading.Event()
         self.server = ControlServer(self.status, self.submit, "orders", ME)
-        self.server.open(store)
+        self.server.open(store, described)
+        control._talk(store.read_control() or {}, "GET", "/v1/config", None, 600.0)  # From here on it is quick.
 
     def status(self) -> dict[str, Any]:
         return self.core.recorder.status(self.core.now_ms, self.core.state)
@@ -41,3 +45,23 @@ class Job:
         for effect in given:
             if isinstance(effect, Notify):
                 self.server.answer(effect)
+
+
+def crashed() -> Watched:
+    """A job with one checkpoint, whose process is gone."""
+    core = watched(line("a", "b"))
+    core.tell(core.committed("a", 0), core.committed("b", 0, 0))
+    core.ask()
+    core.snapshot("a", 1, sync_ms=3, total_bytes=1000, new_bytes=10, files=4)
+    core.complete(1)
+    return core
+
+
+def stopped() -> Watched:
+    core = crashed()
+    core.savepoint(stop=True)
+    core.complete(2)
+    core.tell(e.SavepointCopied(ME, CheckpointId(2)))
+    core.write_closing_record()
+    core.tell(core.stale_generations_aborted())
+    return core

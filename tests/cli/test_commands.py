@@ -18,10 +18,9 @@ from headgate.errors import BadStorage
 from headgate.run.control import ControlClient
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-from tests.cli.live import Job
-from tests.helpers import line
+from tests.cli.live import Job, crashed, stopped
 from tests.step_helpers import ME
-from tests.view.watched import Watched, keep, watched
+from tests.view.watched import keep
 
 COMMANDS = (
     "run",
@@ -34,6 +33,8 @@ COMMANDS = (
     "stop",
     "cancel",
     "forget",
+    "server",
+    "ui",
     "events",
     "logs",
     "doctor",
@@ -67,26 +68,6 @@ def storage(tmp_path: Path) -> Path:
 
 def opened(storage: Path, name: str = "orders") -> JobStore:
     return JobStore.open(open_store(str(storage)), name)
-
-
-def crashed() -> Watched:
-    """A job with one checkpoint, whose process is gone."""
-    core = watched(line("a", "b"))
-    core.tell(core.committed("a", 0), core.committed("b", 0, 0))
-    core.ask()
-    core.snapshot("a", 1, sync_ms=3, total_bytes=1000, new_bytes=10, files=4)
-    core.complete(1)
-    return core
-
-
-def stopped() -> Watched:
-    core = crashed()
-    core.savepoint(stop=True)
-    core.complete(2)
-    core.tell(e.SavepointCopied(ME, CheckpointId(2)))
-    core.write_closing_record()
-    core.tell(core.stale_generations_aborted())
-    return core
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from headgate.cli.log import LogFormat, log_event, run_log
 from headgate.store.api import open_store
 from headgate.store.history import HistoryWriter
 from headgate.store.jobstore import JobStore
-from tests.cli.live import Job
-from tests.cli.test_commands import crashed, stopped
+from tests.cli.live import Job, crashed, stopped
 from tests.view.watched import keep
 
 WAIT_S = 60

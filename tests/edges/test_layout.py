@@ -464,3 +464,20 @@ def test_what_a_snapshot_lists_is_read_once_and_forgotten_with_the_snapshot(
     shutil.rmtree(tmp_path / "state")
     layout.TABLES.prune()
     assert layout.TABLES._known == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("tasks/t/g1/state/0/7/12_x.changelog", (0, 7)),
+        ("tasks/t/g1/state/2/0/left-keyToNumValues/SSTs/9.sst", (2, 0)),
+        ("tasks/state/g1/state/1/3/4_x.zip", (1, 3)),
+        ("state/1/3/4_x.zip", None),
+        ("tasks/t/g1/state/0/_metadata/metadata", None),
+        ("tasks/t/g1/state/0/7", None),
+        ("tasks/t/g1/offsets/7", None),
+        ("tasks/t/g1/metadata", None),
+    ],
+)
+def test_a_file_of_state_says_of_which_operator_and_partition_it_is(name: str, place: tuple[int, int] | None) -> None:
+    assert layout.state_place(name) == place

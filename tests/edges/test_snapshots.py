@@ -74,6 +74,24 @@ def test_a_second_snapshot_reads_only_what_is_new(tmp_path: Path, reads: Reads) 
     assert taken.new_bytes < taken.total_bytes
 
 
+def test_the_bytes_of_state_are_known_by_operator_and_partition(tmp_path: Path) -> None:
+    rocksdb(directory(tmp_path), 5, snapshots=(4,), partitions=3)
+    put(directory(tmp_path) / "state" / "1" / "0" / "left" / "6_x.note", "12345")
+    taken = Snapshots(tmp_path, None).take(TASK, FIRST, Batch(5), NEVER)
+    seen = taken.state_bytes()
+    assert list(seen) == [0, 1]
+    assert sorted(seen[0]) == [0, 1, 2]
+    assert seen[1] == {0: 5}
+    below = {name: facts.size for name, facts in taken.files.items() if "/state/0/1/" in name}
+    assert seen[0][1] == sum(below.values()) > 0
+    assert any("/SSTs/" in name for name in below), "tables of a snapshot count with their partition"
+
+
+def test_a_task_without_state_has_no_bytes_of_state(tmp_path: Path) -> None:
+    run_batches(directory(tmp_path), 2)
+    assert Snapshots(tmp_path, None).take(TASK, FIRST, Batch(2), NEVER).state_bytes() == {}
+
+
 def rocksdb_more(query: Path, batch: int) -> None:
     """One more batch of ``rocksdb``, without touching the files of those before it."""
     version = batch + 1

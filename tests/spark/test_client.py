@@ -62,6 +62,13 @@ def test_a_job_that_is_started_runs_beside_its_program(spark: SparkSession, tmp_
     shown = ControlClient(store).status()
     assert shown is not None, "commands reach it, too"
     assert shown.keys() == client.status().keys()
+    pages = {path: ControlClient(store).call("GET", path) for path in ("/plan", "/config", "/checkpoints", "/vertices")}
+    assert {path: None if page is None else page.code for path, page in pages.items()} == dict.fromkeys(pages, 200)
+    plan = pages["/plan"]
+    assert plan is not None
+    assert [(node["sources"], [sink["uid"] for sink in node["sinks"]]) for node in plan.data["plan"]["nodes"]] == [
+        (["numbers"], ["out"])
+    ]
     assert repr(client) == "JobClient('client', running)"
     assert "last checkpoint" in client._repr_html_()
 
@@ -93,6 +100,10 @@ def test_what_a_started_job_fails_of_is_raised_where_somebody_waits(spark: Spark
         client.wait(WAIT_S)
     assert client.status()["state"] == "failed"
     assert "no such luck" in str(client._result)
+    store = JobStore.find(open_store(str(tmp_path / "storage")), "client")
+    [trace] = [line["trace"] for line in store.read_history() if line["event"] == "task-failed"]
+    assert trace.startswith("Traceback (most recent call last):")
+    assert (store.read_description() or {})["checkpointing"]["interval_ms"] == 500
 
 
 def test_a_job_that_cannot_begin_says_so_where_somebody_waits(spark: SparkSession, tmp_path: Path) -> None:

@@ -201,6 +201,10 @@ class HistoryReader:
             "savepoints": length(savepoints),
         }
 
+    def count(self, event: str) -> int:
+        """How many events of a kind there are."""
+        return sum(view.header.counts.get(event, 0) for view in self._views())
+
     def unresolved(self, kept: Collection[int] = ()) -> list[int]:
         """Checkpoints that neither completed nor failed, as far as the history and the records say."""
         return highest(self._outcomes(kept)[2], 1 << 62, None)
@@ -216,6 +220,14 @@ class HistoryReader:
     def ids(self, limit: int, before: int | None = None) -> list[int]:
         """The highest ids of checkpoints below ``before``, the highest first."""
         return highest(_all(view.header.mentioned for view in self._views()), limit, before)
+
+    def newest(self, kept: Collection[int] = ()) -> dict[str, int | None]:
+        """The newest checkpoint that completed, the newest savepoint that did, and the newest that failed."""
+        completed, failed, _ = self._outcomes(kept)
+        savepoints = _all(view.header.savepoints for view in self._views())
+        plain = without(completed, savepoints)
+        found = {"completed": plain, "savepoint": without(completed, plain), "failed": failed}
+        return {name: next(iter(highest(each, 1, None)), None) for name, each in found.items()}
 
     def lines_of(self, ids: Collection[int]) -> list[HistoryLine]:
         """All that the history says of some checkpoints, in its order.

@@ -1,0 +1,129 @@
+"""Checkpoints in the shapes of the REST API, under Flink's names.
+
+One rule: as in ``shapes``: views in, plain data out, and what is not known is None.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.view.summary import summary as summarise
+
+Line = Mapping[str, Any]
+Data = dict[str, Any]
+
+STATUSES = {"pending": "IN_PROGRESS", "completed": "COMPLETED", "failed": "FAILED"}
+FIGURES = {
+    "end_to_end_duration": "duration_ms",
+    "checkpointed_size": "new_bytes",
+    "state_size": "total_bytes",
+    "persisted_data": "in_flight_bytes",
+    "pre_commit_ms": "pre_commit_ms",
+    "publish_ms": "publish_ms",
+    "commit_ms": "commit_ms",
+    "files": "files",
+}
+"""Figures of a summary, and what views call them."""
+
+
+def statistics(one: Line, path: str | None, tasks: int | None = None, progress: Line | None = None) -> Data:
+    """One checkpoint.
+
+    ``path`` is where the copy of it would be, if it is a savepoint; ``tasks`` how many the job has, and ``progress``
+    how far it has come, as far as anybody knows.
+    """
+    status, savepoint = STATUSES[one["state"]], one["kind"] == "savepoint"
+    parts = {name: task_statistics(one, name) for name in one["tasks"]}
+    failed = status == "FAILED"
+    acknowledged = None if progress is None else len(progress["acknowledged"])
+    return {
+        "id": one["id"],
+        "status": status,
+        "is_savepoint": savepoint,
+        "checkpoint_type": "SAVEPOINT" if savepoint else "UNALIGNED_CHECKPOINT" if one["unaligned"] else "CHECKPOINT",
+        "savepointFormat": "NATIVE" if savepoint else None,
+        "trigger_timestamp": one["triggered_ms"],
+        "latest_ack_timestamp": one["completed_ms"],
+        "end_to_end_duration": one["duration_ms"],
+        "checkpointed_size": one["new_bytes"],
+        "state_size": one["total_bytes"],
+        "persisted_data": one["in_flight_bytes"],
+        "files": one["files"],
+        "num_subtasks": len(parts) or tasks,
+        "num_acknowledged_subtasks": len(parts) or acknowledged,
+        "tasks": parts,
+        "external_path": path if savepoint and one["copied"] else None,
+        "discarded": not one["kept"] and status != "IN_PROGRESS",
+        "failure_timestamp": one.get("failed_ms") if failed else None,
+        "failure_message": one["why"] if failed else None,
+        **{name: one[name] for name in ("generation", "unaligned", "pre_commit_ms", "publish_ms", "commit_ms")},
+        **{name: one[name] for name in ("retries", "restarts", "kept", "held", "copied")},
+    }
+
+
+def task_statistics(one: Line, task: str) -> Data:
+    """One task's part in a checkpoint that completed."""
+    part = one["tasks"][task]
+    spans = [part.get(name) for name in ("start_delay_ms", "sync_ms", "async_ms")]
+    return {
+        "id": one["id"],
+        "status": STATUSES[one["state"]],
+        "end_to_end_duration": None if None in spans else round(sum(span for span in spans if span is not None), 1),
+        "start_delay": part.get("start_delay_ms"),
+        "alignment": {"duration": part.get("alignment_ms"), "persisted": part.get("in_flight_bytes")},
+        "checkpoint": {"sync": part.get("sync_ms"), "async": part.get("async_ms")},
+        "checkpointed_size": part.get("new_bytes"),
+        "state_size": part.get("total_bytes"),
+        "persisted_data": part.get("in_flight_bytes"),
+        "files": part.get("files"),
+        "num_subtasks": 1,
+        "num_acknowledged_subtasks": 1,
+    }
+
+
+def task_details(one: Line, task: str) -> Data:
+    """The same, with its state partitions (``partitions`` of the task's part), as far as they are recorded."""
+    done = one["state"] == "completed"
+    partitions = [
+        {
+            "index": number,
+            "operator": each.get("operator"),
+            "status": "completed" if done else "pending_or_failed",
+            "state_size": each.get("bytes"),
+            "checkpointed_size": each.get("new_bytes"),
+            "rows": each.get("rows"),
+        }
+        for number, each in enumerate(one["tasks"][task].get("partitions") or ())
+    ]
+    names = ("state_size", "checkpointed_size", "rows")
+    figures = {name: sorted(each[name] for each in partitions if each[name] is not None) for name in names}
+    return {**task_statistics(one, task), "summary": summarise(figures), "subtasks": partitions}
+
+
+def summary(figures: Mapping[str, Line]) -> Data:
+    """What completed checkpoints come to."""
+    return {name: dict(figures[known]) for name, known in FIGURES.items()}
+
+
+def config(described: Line | None) -> Data | None:
+    """Settings of checkpoints. None if nobody has written them down."""
+    known = (described or {}).get("checkpointing")
+    if not known:
+        return None
+    return {
+        "mode": known["mode"].replace("-", "_"),
+        "interval": known["interval_ms"],
+        "timeout": known["timeout_ms"],
+        "min_pause": known["min_pause_ms"],
+        "max_concurrent": known["max_concurrent_checkpoints"],
+        "tolerable_failed_checkpoints": known["tolerable_failed_checkpoints"],
+        "unaligned_checkpoints": known["unaligned"],
+        "aligned_checkpoint_timeout": known["aligned_checkpoint_timeout_ms"],
+        "externalization": {"enabled": True, "delete_on_cancellation": not known["retain_on_cancellation"]},
+        "checkpoints_after_tasks_finish": known["checkpoints_after_tasks_finish"],
+        "checkpoint_storage": known["storage"],
+        "state_backend": known["state_backend"],
+        "state_changelog_enabled": known["changelog"],
+        "num_retained": known["num_retained"],
+        "max_batches_ahead": known["max_batches_ahead"],
+        "working_directory": known["working_directory"],
+    }

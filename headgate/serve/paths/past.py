@@ -1,0 +1,109 @@
+"""What happened to a job: events, exceptions, restarts, logs."""
+
+from collections.abc import Collection
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+
+from headgate.run.logfiles import LogFile, last_lines, log_files
+from headgate.serve import failures, models
+from headgate.serve.asking import LINES_MAX, PAGE, PAGE_MAX, RequestRefused, known
+from headgate.serve.catalog import JobCatalog, ServedJob
+from headgate.store.history import HistoryPosition
+
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+FOR_EACH = 20
+"""How many events are read first for each thing that is told by several."""
+
+
+def add(app: FastAPI, catalog: JobCatalog) -> None:
+    """Add the paths."""
+
+    @app.get("/v1/jobs/{jid}/events", response_model=models.JobEvents)
+    def events(
+        jid: str,
+        limit: Limit = PAGE,
+        before: str | None = None,
+        since: int | None = None,
+        kinds: Annotated[list[str] | None, Query(alias="type")] = None,
+    ) -> Any:
+        found = _events(known(catalog, jid), limit + 1, before, since, kinds or ())
+        page = found[-limit:]
+        return {
+            "events": [{**line, "position": position} for position, line in page],
+            "next_before": page[0][0] if len(found) > limit else None,
+        }
+
+    @app.get("/v1/jobs/{jid}/exceptions", response_model=models.JobExceptions)
+    def exceptions(
+        jid: str,
+        limit: Annotated[int, Query(ge=1, le=PAGE_MAX, alias="maxExceptions")] = PAGE,
+        before: str | None = None,
+    ) -> Any:
+        job = known(catalog, jid)
+        view = job.see().view
+        found, older = _told(job, limit, before, failures.EXCEPTIONS, failures.exceptions)
+        return {
+            "exceptionHistory": {"entries": found, "truncated": older is not None},
+            "root": failures.root(view),
+            "next_before": older,
+        }
+
+    @app.get("/v1/jobs/{jid}/restarts", response_model=models.JobRestarts)
+    def restarts(jid: str, limit: Limit = PAGE, before: str | None = None) -> Any:
+        job = known(catalog, jid)
+        view = job.see().view
+        found, older = _told(job, limit, before, failures.RESTARTS, failures.restarts)
+        return {"counts": dict(view["restarts"]), "history": found, "next_before": older}
+
+    @app.get("/v1/jobs/{jid}/logs", response_model=models.JobLogs)
+    def logs(jid: str, lines: Annotated[int, Query(ge=0, le=10_000)] = 100, name: str | None = None) -> Any:
+        job = known(catalog, jid)
+        files = log_files(job.name)
+        one = next((file for file in files if name in (None, file.path.name)), None)
+        if one is None and name is not None:
+            there = ", ".join(file.path.name for file in files) or "none"
+            raise RequestRefused(404, f"there is no log {name} of job {job.name} on this machine; there are: {there}")
+        return {
+            "logs": [_described(file) for file in files],
+            "name": None if one is None else one.path.name,
+            "lines": [] if one is None else last_lines(one.path, lines)[0],
+        }
+
+
+def _events(
+    job: ServedJob, limit: int, before: str | None, since_ms: int | None, kinds: Collection[str]
+) -> list[failures.Placed]:
+    position = None if before is None else HistoryPosition.parse(before)
+    if before is not None and position is None:
+        raise RequestRefused(400, f"before={before}: give a position as an answer has it, such as 3.1.4096")
+    with job.reading.past() as past:
+        found = past.history.events(limit, before=position, since_ms=since_ms, types=kinds)
+    return [(str(at), line) for at, line in found]
+
+
+def _told(
+    job: ServedJob, limit: int, before: str | None, kinds: Collection[str], tell: Any
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of what is told by several events, and where the older one begins."""
+    count = limit * FOR_EACH
+    while True:
+        lines = _events(job, count, before, None, kinds)
+        found: list[dict[str, Any]] = tell(lines)
+        all_of_it = len(lines) < count
+        if len(found) > limit:
+            return found[:limit], found[limit - 1]["position"]
+        if all_of_it or count >= LINES_MAX:
+            return found, None if all_of_it else lines[0][0]
+        count *= 4
+
+
+def _described(file: LogFile) -> dict[str, Any]:
+    about = file.path.stat()
+    return {
+        "name": file.path.name,
+        "pid": file.pid,
+        "size": about.st_size,
+        "mtime": about.st_mtime_ns // 1_000_000,
+        "running": file.is_written(),
+    }

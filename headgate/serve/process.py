@@ -1,0 +1,160 @@
+"""The process that runs a job, as commands and pages reach it.
+
+One rule: requests go to the core, and what the core tells is the answer; nothing is decided here.
+
+The process that leads listens on a port of its own at the loopback address and writes where, with two secrets (one that
+commands, one that only reads), into the job's storage, for its owner alone. Whoever can read that can command the job,
+and nobody else on the machine can.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from headgate.core.effects import Notify
+from headgate.core.events import Event
+from headgate.core.ids import LeaderId
+from headgate.errors import HeadgateError
+from headgate.run.control import HOST, SPEAKS, this_machine
+from headgate.run.requests import REQUEST_S, Reply, Requests
+from headgate.serve.access import ServerAccess
+from headgate.serve.broadcast import Broadcast
+from headgate.serve.catalog import PastReading, Seen, ServedJob
+from headgate.serve.listening import BACKLOG, HttpServer
+from headgate.store.jobstore import JobStore
+
+Line = Mapping[str, Any]
+
+
+class RunningJob(ServedJob):
+    """The job that this process runs."""
+
+    at_hand = True
+
+    def __init__(
+        self, store: JobStore, state_of: Callable[[], Line], requests: Requests, described: Line | None
+    ) -> None:
+        """``state_of`` gives its status."""
+        self.jid = self.name = store.job
+        self.uri = store.uri
+        self.storage = store.uri.removesuffix(f"/{store.job}")
+        self.reading = PastReading(store.for_looking())
+        self.broadcast = Broadcast()
+        self.requests = requests
+        self._state_of = state_of
+        self._described = described
+
+    def see(self) -> Seen:
+        """As the core has it."""
+        return Seen(self._state_of(), live=True)
+
+    def described(self) -> Line | None:
+        """As it was planned."""
+        return self._described
+
+
+class OneJob:
+    """A catalog of just that job."""
+
+    at_hand = True
+    shows_ended = False
+
+    def __init__(self, job: RunningJob, about: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+        """``about`` is this process."""
+        self._job = job
+        self._about = dict(about)
+        self.storages = (job.storage,)
+        self.warn = warn
+
+    def process(self) -> dict[str, Any]:
+        """This process."""
+        return self._about
+
+    def jobs(self) -> Sequence[ServedJob]:
+        """The one."""
+        return (self._job,)
+
+    def find(self, jid: str) -> ServedJob | None:
+        """The one, if it is meant."""
+        return self._job if jid == self._job.jid else None
+
+
+class ControlServer:
+    """Takes requests for one job. ``state_of`` gives its status, ``submit`` hands a fact to the core."""
+
+    def __init__(
+        self,
+        state_of: Callable[[], Line],
+        submit: Callable[[Event], None],
+        job: str,
+        leader: LeaderId,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while."""
+        self._warn = warn
+        self._state_of = state_of
+        self._requests = Requests(submit)
+        self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
+        self._access = ServerAccess()
+        self._http: HttpServer | None = None
+        self._job: RunningJob | None = None
+        self._store: JobStore | None = None
+
+    def open(self, store: JobStore, described: Line | None = None) -> Self:
+        """Listen, and say in the storage where. ``described`` is what the job is."""
+        self._job = RunningJob(store, self._state_of, self._requests, described)
+        listening = socket.create_server((HOST, 0), backlog=BACKLOG)
+        port = listening.getsockname()[1]
+        self._http = HttpServer(listening, OneJob(self._job, self._about, self._warn), self._access)
+        self._http.start()
+        self._store = store
+        secret = {"token": self._access.token, "read_token": self._access.read_token}
+        store.put_control({**self._about, "speaks": SPEAKS, "host": HOST, "port": port, **secret})
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def status(self) -> Line:
+        """The status of the job, for somebody in this process."""
+        return self._state_of()
+
+    def request(self, command: str, *, timeout_s: float = REQUEST_S, **arguments: Any) -> Reply:
+        """The same as ``ControlClient.ask``, for somebody in this process."""
+        return self._requests.ask(command, timeout_s=timeout_s, **arguments)
+
+    def answer(self, tell: Notify) -> None:
+        """What the core tells, to whoever asked."""
+        self._requests.answer(tell)
+
+    def publish(self, lines: Sequence[Line]) -> None:
+        """What happened, to whoever listens."""
+        if self._job is not None and self._job.broadcast.is_heard:
+            self._job.broadcast.publish(lines)
+
+    def close(self) -> None:
+        """The job is over: answer whoever still waits, and listen no more."""
+        self._requests.close()
+        if self._http is not None:
+            self._requests.say_goodbye()
+            assert self._job is not None, "it listens for a job"
+            self._job.broadcast.close("the job's process has ended")
+            self._http.close()
+            self._http = None
+        # Where the storage is away, the next process finds that nobody answers there.
+        with contextlib.suppress(HeadgateError, OSError):
+            self._clear()
+
+    def _clear(self) -> None:
+        if self._store is not None:
+            there = self._store.read_control()
+            if there is not None and there.get("token") == self._access.token:  # Not the address of who leads by now.
+                self._store.clear_control()

@@ -1,0 +1,1 @@
+"use strict";(()=>{var m="headgate-theme",s="headgate-theme";function a(){let e=localStorage.getItem(s);return e==="light"||e==="dark"?e:"system"}var n=matchMedia("(prefers-color-scheme: dark)");function t(){let e=a();document.documentElement.dataset.theme=e==="system"?n.matches?"dark":"light":e,dispatchEvent(new Event(m))}function o(){t(),n.addEventListener("change",t)}o();})();

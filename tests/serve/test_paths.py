@@ -1,0 +1,250 @@
+"""Every path that is documented is there and answers what its type says, and no other is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from headgate.core import events as e
+from headgate.core.ids import CheckpointId
+from headgate.serve import models
+from headgate.store.jobstore import JobStore
+from tests.cli.live import Job
+from tests.serve.web import Web
+from tests.step_helpers import ME
+
+TEXT = (Path(__file__).parents[2] / "docs" / "rest.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (`(?:GET|POST|DELETE) /v1.*?) \| (.*?) \|", re.MULTILINE)
+NAMES = {"JID": "jid", "TASK": "task", "ID": "number", "REQUEST": "request"}
+
+
+def documented() -> list[tuple[str, str, str]]:
+    """Method, path and answer of every row of the table."""
+    found = []
+    for cell, answer in ROW.findall(TEXT):
+        first, *others = re.findall(r"`([^`]*)`", cell)
+        method, path = first.split(" ")
+        path = path.partition("?")[0]
+        found.append((method, path, answer))
+        for other in others:  # `.../release` ends as the first does, but for its last part or two.
+            tail = other.removeprefix("...").strip("/")
+            kept = path.split("/")[: -len(tail.split("/"))]
+            found.append((method, "/".join([*kept, tail]), answer))
+    return found
+
+
+ROWS = documented()
+
+
+def pattern(path: str) -> str:
+    return re.sub(r"(?<=/)(JID|TASK|ID|REQUEST)(?=/|$)", lambda part: f"{{{NAMES[part[1]]}}}", path)
+
+
+@pytest.fixture
+def busy(job: Job, store: JobStore) -> Job:
+    """A job with something to show of everything."""
+    job.core.snapshot("a", 1, sync_ms=3, total_bytes=1000, new_bytes=10, files=4)
+    job.core.tell(job.core.committed("a", 0))
+    job.core.ask()
+    job.core.snapshot("a", 1, sync_ms=3, total_bytes=1000, new_bytes=10, files=4)
+    job.core.complete(1)
+    job.core.savepoint()
+    job.core.complete(2)
+    job.core.tell(e.SavepointCopied(ME, CheckpointId(2)))
+    store.mark_copied(CheckpointId(2))
+    for record in job.core.store.values():
+        assert store.create_record(record, {"files": {}, "segments": {}}) is None
+    store.append_history(
+        [
+            *job.core.lines,
+            {"at": 50, "event": "task-failed", "task": "a", "run": 1, "class": "external", "message": "OSError: gone"},
+            {
+                "at": 51,
+                "event": "restart",
+                "level": "task",
+                "task": "a",
+                "cause": "task a failed: OSError: gone",
+                "class": "external",
+                "delay_ms": 100,
+            },
+            {"at": 160, "event": "task-started", "task": "a", "run": 2, "batch": 0},
+        ]
+    )
+    return job
+
+
+def filled(path: str, request: str) -> str:
+    for name, value in (("JID", "orders"), ("TASK", "a"), ("REQUEST", request), ("ID", "1")):
+        path = re.sub(rf"(?<=/){name}(?=/|$)", value, path)
+    return path
+
+
+def test_the_document_has_just_the_paths_that_are_documented(web: Web) -> None:
+    document = web.get("/v1/openapi.json")
+    there = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert there == {(method, pattern(path)) for method, path, _ in ROWS} - {("GET", "/v1/openapi.json")}
+    assert document["openapi"].startswith("3.")
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+@pytest.mark.parametrize(("method", "path", "answer"), [row for row in ROWS if row[0] == "GET"])
+def test_what_is_there_is_of_its_type(method: str, path: str, answer: str, busy: Job, web: Web) -> None:
+    assert busy.server is not None
+    request = web.ask("POST", "/v1/jobs/orders/checkpoints").data["request-id"]
+    named = re.search(r"`(\w+)`", answer)
+    if path.endswith("/stream"):
+        return
+    said = web.ask(method, filled(path, request))
+    assert said.code == 200, said.body
+    assert said.headers["content-type"] == "application/json"
+    if named is None:
+        assert path.endswith("openapi.json")
+        return
+    kind: Any = getattr(models, named[1])
+    adapter = TypeAdapter(list[kind] if answer.startswith("list of") else kind)
+    known = adapter.validate_python(said.data, strict=False)
+    assert adapter.dump_python(known, mode="json", by_alias=True) == said.data, "nothing is there beside it"
+
+
+@pytest.mark.parametrize(("method", "path"), [row[:2] for row in ROWS if row[0] != "GET"])
+def test_what_can_be_asked_for_is_accepted(method: str, path: str, busy: Job, web: Web) -> None:
+    said = web.ask(method, filled(path, ""))
+    assert said.code == 202, said.body
+    models.TriggerResponse.model_validate(said.data)
+    assert busy.asked.wait(60)
+
+
+def test_every_type_is_used_and_described(web: Web) -> None:
+    schemas = web.get("/v1/openapi.json")["components"]["schemas"]
+    kinds = [
+        each
+        for each in vars(models).values()
+        if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__ == models.__name__
+    ]
+    unused = {each.__name__ for each in kinds} - {"AnswerModel", "AskModel", *schemas}
+    assert {name for name in unused if f"{name}-Output" not in schemas} == set()
+    assert all(each.get("description") for each in schemas.values())
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1", "/v1/", "/v1/jobs/", "/v1/nothing", "/v1/jobs/orders/flamegraph", "/v1/jobs/orders/state", "/v1/metrics"],
+)
+def test_another_path_is_not_there(path: str, web: Web) -> None:
+    said = web.ask("GET", path)
+    assert said.code == 404
+    assert said.errors == [f"there is no path {path}: /v1/openapi.json lists them"]
+
+
+def test_another_method_is_refused(web: Web) -> None:
+    said = web.ask("PUT", "/v1/jobs/orders")
+    assert said.code == 405
+    assert said.errors == ["/v1/jobs/orders is not for PUT: /v1/openapi.json lists the paths"]
+
+
+def test_what_is_not_there_is_refused_with_what_is(busy: Job, web: Web) -> None:
+    assert busy.server is not None
+    for path, words in (
+        ("/v1/jobs/nobody", "there is no job nobody; there are: orders"),
+        ("/v1/jobs/orders/vertices/z", "there is no task z; there are: a"),
+        ("/v1/jobs/orders/checkpoints/details/9", "checkpoint 9 of job orders is not known"),
+        ("/v1/jobs/orders/checkpoints/details/1/subtasks/z", "nothing is known of task z in checkpoint 1"),
+        ("/v1/jobs/orders/logs?name=../x", "there is no log ../x of job orders on this machine"),
+    ):
+        said = web.ask("GET", path)
+        assert said.code == 404
+        assert said.errors[0].startswith(words)
+    for path in (
+        "/events?before=x",
+        "/events?limit=0",
+        "/checkpoints?limit=1001",
+        "/checkpoints?before=-1",
+        "/events?since=x",
+    ):
+        assert web.ask("GET", f"/v1/jobs/orders{path}").code == 400
+
+
+def test_checkpoints_come_newest_first_and_by_pages(busy: Job, web: Web) -> None:
+    assert busy.server is not None
+    found = web.get("/v1/jobs/orders/checkpoints?limit=1")
+    assert [one["id"] for one in found["history"]] == [2]
+    assert found["next_before"] == 2
+    assert found["counts"] == {
+        "total": 2,
+        "in_progress": 0,
+        "completed": 2,
+        "failed": 0,
+        "restored": 0,
+        "savepoints": 1,
+    }
+    assert (found["latest"]["completed"]["id"], found["latest"]["savepoint"]["id"]) == (1, 2)
+    assert (found["latest"]["failed"], found["latest"]["restored"]) == (None, None)
+    older = web.get("/v1/jobs/orders/checkpoints?before=2&summary=false")
+    [one] = older["history"]
+    assert (older["next_before"], older["summary"]) == (None, None)
+    assert (one["id"], one["status"], one["checkpoint_type"], one["num_subtasks"]) == (1, "COMPLETED", "CHECKPOINT", 1)
+    assert one["tasks"]["a"]["checkpoint"] == {"sync": 3, "async": 0}
+    assert one == web.get("/v1/jobs/orders/checkpoints/details/1")
+    assert found["summary"]["state_size"]["max"] == 1000
+    [savepoint] = web.get("/v1/jobs/orders/savepoints")["savepoints"]
+    assert (savepoint["id"], savepoint["is_savepoint"], savepoint["carried_off"]) == (2, True, True)
+    assert savepoint["external_path"].endswith("/orders/savepoints/2")
+
+
+def test_a_checkpoint_under_way_shows_where_its_barrier_is(job: Job, web: Web) -> None:
+    job.core.ask()
+    [under_way] = web.get("/v1/jobs/orders")["in_progress"]
+    assert (under_way["id"], under_way["is_savepoint"]) == (1, False)
+    assert set(under_way["waiting"]) | set(under_way["acknowledged"]) == {"a"}
+    job.core.complete(1)
+    assert web.get("/v1/jobs/orders")["in_progress"] == []
+
+
+def test_what_failed_and_what_was_done_about_it(busy: Job, web: Web) -> None:
+    assert busy.server is not None
+    [failed] = web.get("/v1/jobs/orders/exceptions")["exceptionHistory"]["entries"]
+    assert (failed["exceptionName"], failed["taskName"], failed["stacktrace"]) == ("OSError", "a", "OSError: gone")
+    assert failed["failureLabels"] == {"class": "external", "level": "task", "run": "1"}
+    [restart] = web.get("/v1/jobs/orders/restarts")["history"]
+    assert (restart["level"], restart["failed_ms"], restart["timestamp"], restart["running_ms"]) == (
+        "task",
+        50,
+        51,
+        160,
+    )
+    [event] = web.get("/v1/jobs/orders/events?type=restart")["events"]
+    assert event["position"] == restart["position"]
+    assert web.get(f"/v1/jobs/orders/events?type=restart&before={event['position']}")["events"] == []
+    assert web.get("/v1/jobs/orders/events?since=160")["events"][0]["event"] == "task-started"
+    newest = web.get("/v1/jobs/orders/events?limit=2")
+    assert [each["event"] for each in newest["events"]] == ["restart", "task-started"]
+    assert newest["next_before"] == newest["events"][0]["position"]
+
+
+def test_the_plan_and_the_settings_are_those_that_were_written_down(job: Job, web: Web) -> None:
+    assert job.server is not None
+    plan = web.get("/v1/jobs/orders/plan")["plan"]
+    assert [(node["id"], node["sources"], [sink["uid"] for sink in node["sinks"]]) for node in plan["nodes"]] == [
+        ("a", ["a"], []),
+        ("b", [], ["out"]),
+    ]
+    assert plan["nodes"][1]["inputs"][0]["id"] == "a"
+    assert [(edge["source"], edge["target"]) for edge in plan["edges"]] == [("a", "b")]
+    assert plan == web.get("/v1/jobs/orders")["plan"]
+    vertex = web.get("/v1/jobs/orders/vertices/a")
+    assert (vertex["name"], vertex["parallelism"], vertex["status"]) == ("a -> sums", 4, "RUNNING")
+    config = web.get("/v1/jobs/orders/checkpoints/config")
+    assert (config["mode"], config["interval"], config["num_retained"]) == ("exactly_once", 10_000, 1)
+    assert web.get("/v1/jobs/orders/config")["execution-config"]["user-config"] == {"spark.sql.shuffle.partitions": "4"}
+
+
+def test_figures_that_are_asked_for_by_name_are_told_alone(busy: Job, web: Web) -> None:
+    assert busy.server is not None
+    found = web.get("/v1/jobs/orders/metrics?get=lastCompletedCheckpointId,numberOfCompletedCheckpoints")
+    assert found == [
+        {"id": "lastCompletedCheckpointId", "value": 2},
+        {"id": "numberOfCompletedCheckpoints", "value": 2},
+    ]
+    assert {each["id"] for each in web.get("/v1/jobs/orders/vertices/a/metrics")} >= {"numRecordsIn", "lag"}

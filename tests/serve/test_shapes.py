@@ -1,0 +1,139 @@
+"""What views know of a job comes out under the names of the API."""
+
+from typing import Any
+
+import pytest
+
+from headgate.serve import checkpoints, failures, shapes
+from headgate.view import job as views
+from tests.serve.described import DESCRIBED
+
+VIEW: dict[str, Any] = {
+    **views.status("orders", (), (), now_ms=0),
+    "state": "running",
+    "started_ms": 100,
+    "uptime_ms": 50,
+    "tasks": [
+        {
+            "task": "a",
+            "state": "running",
+            "run": 1,
+            "batch": 3,
+            "lag": {"b.0": 2},
+            "rows": 10,
+            "rows_per_s": 2.5,
+            "wait_ms": 7,
+            "batch_rows": 100,
+            "busy_ratio": 0.25,
+            "idle_ratio": 0.15,
+            "backpressured_ratio": 0.6,
+            "watermark_ms": 99,
+            "state_rows": 4,
+            "state_bytes": 400,
+            "rows_in": 11,
+            "rows_out": 12,
+            "gc_ms": 5,
+        }
+    ],
+}
+
+
+def test_every_word_for_the_state_of_a_job_has_flinks() -> None:
+    known = {"starting", "running", "restarting", "closing", "deposed", "finished", "stopped", "cancelled", "failed"}
+    known |= {views.CRASHED, views.INTERRUPTED, views.UNKNOWN, "new", "damaged"}
+    assert set(shapes.STATES) == known
+
+
+def test_the_figures_of_a_task_are_taken_by_name_and_others_handed_on() -> None:
+    [vertex] = shapes.vertices(VIEW, DESCRIBED)
+    assert vertex["metrics"] == {"read-records": 11, "write-records": 12, "read-bytes": None, "write-bytes": None}
+    assert (vertex["busy_ratio"], vertex["backpressure-level"], vertex["details"]) == (0.25, "high", {"gc_ms": 5})
+    metrics = {each["id"]: each["value"] for each in shapes.vertex_metrics(vertex)}
+    assert (metrics["busyTimeMsPerSecond"], metrics["currentInputWatermark"], metrics["lag"]) == (250.0, 99, 2)
+    known = shapes.backpressure(vertex, 7)
+    assert (known["status"], known["ratio"], known["idleRatio"], known["end-timestamp"]) == ("ok", 0.6, 0.15, 7)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"),
+    [(None, None), (0.0, "ok"), (0.1, "ok"), (0.11, "low"), (0.5, "low"), (0.51, "high"), (1.0, "high")],
+)
+def test_backpressure_in_a_word_is_flinks(ratio: float | None, word: str | None) -> None:
+    assert shapes.level(ratio) == word
+
+
+def test_a_job_that_has_not_run_yet_shows_the_tasks_of_its_plan() -> None:
+    found = shapes.vertices({**VIEW, "tasks": []}, DESCRIBED)
+    assert [(each["id"], each["status"], each["batch"]) for each in found] == [
+        ("a", "CANCELED", -1),
+        ("b", "CANCELED", -1),
+    ]
+    assert shapes.vertices({**VIEW, "tasks": []}, None) == []
+
+
+def test_when_a_job_ended_is_when_it_was_last_heard_of() -> None:
+    over = shapes.summary("orders", {**VIEW, "state": "stopped"}, "file:///data", 999, live=False)
+    assert (over["state"], over["end-time"], over["last-modification"]) == ("FINISHED", 150, 150)
+    running = shapes.summary("orders", VIEW, "file:///data", 999, live=True)
+    assert (running["state"], running["end-time"], running["last-modification"]) == ("RUNNING", None, 999)
+
+
+def one(**more: Any) -> dict[str, Any]:
+    known = views.checkpoints([], [], [{"at": 1, "event": "checkpoint-triggered", "id": 1, "kind": "checkpoint"}])[0]
+    return {**known, **more}
+
+
+def test_a_checkpoint_under_way_says_how_many_have_acknowledged() -> None:
+    found = checkpoints.statistics(one(), None, 3, {"acknowledged": ["a", "b"]})
+    assert (found["status"], found["num_subtasks"], found["num_acknowledged_subtasks"]) == ("IN_PROGRESS", 3, 2)
+    assert found["discarded"] is False
+
+
+def test_a_failed_checkpoint_says_why_and_when() -> None:
+    found = checkpoints.statistics(one(state="failed", why="too slow", failed_ms=9), None)
+    assert (found["status"], found["failure_message"], found["failure_timestamp"]) == ("FAILED", "too slow", 9)
+
+
+def test_state_partitions_are_shown_where_they_are_recorded() -> None:
+    task = {"total_bytes": 30, "partitions": [{"operator": "sums", "bytes": 10, "rows": 1}, {"bytes": 20, "rows": 3}]}
+    found = checkpoints.task_details(one(state="completed", tasks={"a": task}), "a")
+    assert [(each["index"], each["operator"], each["state_size"]) for each in found["subtasks"]] == [
+        (0, "sums", 10),
+        (1, None, 20),
+    ]
+    assert (found["summary"]["state_size"]["avg"], found["summary"]["checkpointed_size"]["max"]) == (15, None)
+
+
+def test_a_return_of_the_whole_job_says_from_where_and_until_when() -> None:
+    lines = [
+        (
+            "1",
+            {"at": 10, "event": "restart", "level": "job", "task": None, "cause": "more than 0 failed", "delay_ms": 5},
+        ),
+        ("2", {"at": 11, "event": "task-started", "task": "a", "run": 9}),
+        ("3", {"at": 15, "event": "generation", "generation": 2, "base": 7}),
+        ("4", {"at": 20, "event": "task-started", "task": "a", "run": 1}),
+        ("5", {"at": 25, "event": "task-started", "task": "b", "run": 1}),
+        (
+            "6",
+            {
+                "at": 30,
+                "event": "task-failed",
+                "task": "b",
+                "class": "user",
+                "message": "no: colon",
+                "trace": "all of it",
+            },
+        ),
+    ]
+    [restart] = failures.restarts(lines)
+    assert (restart["checkpoint"], restart["running_ms"], restart["failed_ms"]) == (7, 20, 10)
+    last, first = failures.exceptions(lines)
+    assert (last["exceptionName"], last["stacktrace"], last["failureLabels"]["level"]) == ("no", "all of it", "job")
+    assert (first["exceptionName"], first["taskName"], first["failureLabels"]) == ("failure", None, {"level": "job"})
+
+
+def test_a_job_that_failed_says_of_what() -> None:
+    view = {**VIEW, "state": "failed", "text": "gave up", "last_failure": {"at": 5, "task": "a", "class": "user"}}
+    assert (failures.root(view) or {})["message"] == "gave up"
+    assert failures.root(VIEW) is None
