@@ -1,0 +1,100 @@
+"""States that are hard to bring about, from recorded answers: nothing there, very much there, nobody there."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.ui.answers import Recorded
+from tests.ui.conftest import WAIT_MS, Opened
+
+expect.set_options(timeout=WAIT_MS)
+Served = Callable[[str], tuple[Recorded, str]]
+
+
+def test_a_storage_without_jobs_says_how_to_get_one(world: Served, open_page: Opened) -> None:
+    _, address = world("none")
+    page = open_page(f"{address}/")
+    expect(page.get_by_text("No job yet")).to_be_visible()
+    expect(page.get_by_text("headgate run job.py")).to_be_visible()
+
+
+def test_a_job_that_never_began_has_no_empty_tables(world: Served, open_page: Opened) -> None:
+    _, address = world("empty")
+    page = open_page(f"{address}/jobs/first")
+    for path, words in {
+        "": "No plan is known",
+        "/checkpoints": "No checkpoint yet",
+        "/checkpoints/configuration": "The settings were not written down",
+        "/savepoints": "No savepoint yet",
+        "/recovery": "Nothing has failed",
+        "/sinks": "No sinks are known",
+        "/events": "Nothing has happened yet",
+        "/logs": "No log on this machine",
+    }.items():
+        page.evaluate("path => { location.hash = path }", f"#/jobs/first{path}")
+        expect(page.get_by_text(words).first, path).to_be_visible()
+
+
+def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/")
+    expect(page.get_by_role("row").filter(has_text="payments")).to_contain_text("failed")
+    page.get_by_role("link", name="payments").click()
+    expect(page.get_by_role("alert")).to_contain_text("amount is not a number")
+    page.get_by_role("link", name="Stack trace").click()
+    expect(page.locator("pre").first).to_contain_text('File "/opt/jobs/payments.py", line 41, in update')
+
+
+def test_a_server_that_goes_away_and_comes_back_is_noticed(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    page = open_page(f"{address}/jobs/orders")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    recorded.gone.set()
+    expect(page.get_by_text("The job does not answer")).to_be_visible()
+    expect(page.get_by_text("What is shown was true at")).to_be_visible()
+    expect(page.locator(".node.task").first).to_be_visible()
+    page.get_by_role("button", name="Try now").click()
+    expect(page.get_by_text("The job does not answer")).to_be_visible()
+    recorded.gone.clear()  # Now it comes back by itself.
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    expect(page.get_by_text("The job does not answer")).to_have_count(0)
+
+
+def test_an_operation_that_fails_stays_until_somebody_has_read_why(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    clicks = recorded.world("clicks")
+    clicks.phase, clicks.state = "running", "RUNNING"
+    page = open_page(f"{address}/jobs/clicks")
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop with a savepoint").click()
+    followed = page.get_by_role("log")
+    expect(followed).to_contain_text("the savepoint failed, so the job runs on")
+    expect(followed.get_by_text("failed", exact=True)).to_be_visible()
+    followed.get_by_role("button", name="Dismiss").click()
+    expect(followed.locator(".following")).to_have_count(0)
+
+
+def test_200_tasks_are_drawn_and_only_rows_that_can_be_seen_are_in_the_page(world: Served, open_page: Opened) -> None:
+    recorded, address = world("large")
+    recorded.stands_at = 6.0
+    page = open_page(f"{address}/jobs/large")
+    expect(page.locator(".node.task")).to_have_count(200)
+    table = page.get_by_role("table", name="Tasks")
+    expect(table).to_have_attribute("aria-rowcount", "201")
+    assert table.get_by_role("row").count() < 80
+    table.get_by_role("button", name="Rows").click()  # The busiest first.
+    rates = {one["id"]: one["rows_per_s"] for one in recorded.worlds[0].details(6.0)["vertices"]}
+    expect(table.get_by_role("row").nth(1)).to_contain_text(max(rates, key=rates.__getitem__))
+
+
+def test_a_long_history_is_loaded_as_one_scrolls_and_stays_small_in_the_page(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/sensors/checkpoints/history")
+    table = page.get_by_role("table", name="Checkpoints, the newest first")
+    expect(table).to_have_attribute("aria-rowcount", "201")
+    for loaded in (401, 601, 801, 1001):
+        table.evaluate("box => { box.scrollTop = box.scrollHeight }")
+        expect(table).to_have_attribute("aria-rowcount", str(loaded))
+    assert table.get_by_role("row").count() < 100
+    table.evaluate("box => { box.scrollTop = box.scrollHeight }")
+    expect(table.get_by_role("link", name="85401", exact=True)).to_be_visible()

@@ -1,0 +1,550 @@
+// Written by scripts/ui_contract.py from headgate/serve/models.py: do not edit.
+
+export interface CancelTrigger {
+  abandon?: string[];
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
+export interface CheckpointAlignment {
+  duration: number | null;
+  persisted: number | null;
+}
+
+export interface CheckpointConfig {
+  mode: "exactly_once" | "at_least_once" | "at_most_once";
+  interval: number | null;
+  timeout: number;
+  min_pause: number;
+  max_concurrent: number;
+  tolerable_failed_checkpoints: number;
+  unaligned_checkpoints: boolean;
+  aligned_checkpoint_timeout: number | null;
+  externalization: Externalization;
+  checkpoints_after_tasks_finish: boolean;
+  checkpoint_storage: string;
+  state_backend: string;
+  state_changelog_enabled: boolean;
+  num_retained: number;
+  max_batches_ahead: number | null;
+  working_directory: string | null;
+}
+
+export interface CheckpointCounts {
+  total: number;
+  in_progress: number;
+  completed: number;
+  failed: number;
+  restored: number;
+  savepoints: number;
+}
+
+export interface CheckpointPhases {
+  sync: number | null;
+  async: number | null;
+}
+
+export interface CheckpointProgress {
+  id: number;
+  is_savepoint: boolean;
+  trigger_timestamp: number;
+  unaligned: boolean;
+  cut: string[];
+  acknowledged: string[];
+  waiting: string[];
+}
+
+export interface CheckpointStatistics {
+  id: number;
+  status: "IN_PROGRESS" | "COMPLETED" | "FAILED";
+  is_savepoint: boolean;
+  checkpoint_type: "CHECKPOINT" | "UNALIGNED_CHECKPOINT" | "SAVEPOINT";
+  savepointFormat: "NATIVE" | null;
+  trigger_timestamp: number | null;
+  latest_ack_timestamp: number | null;
+  end_to_end_duration: number | null;
+  checkpointed_size: number | null;
+  state_size: number | null;
+  persisted_data: number | null;
+  files: number | null;
+  num_subtasks: number | null;
+  num_acknowledged_subtasks: number | null;
+  tasks: Record<string, TaskCheckpointStatistics>;
+  external_path: string | null;
+  discarded: boolean;
+  failure_timestamp: number | null;
+  failure_message: string | null;
+  generation: number | null;
+  unaligned: boolean | null;
+  pre_commit_ms: number | null;
+  publish_ms: number | null;
+  commit_ms: number | null;
+  retries: number | null;
+  restarts: number | null;
+  kept: boolean;
+  held: boolean;
+  copied: boolean;
+}
+
+export interface CheckpointSummary {
+  end_to_end_duration: StatsSummary;
+  checkpointed_size: StatsSummary;
+  state_size: StatsSummary;
+  persisted_data: StatsSummary;
+  pre_commit_ms: StatsSummary;
+  publish_ms: StatsSummary;
+  commit_ms: StatsSummary;
+  files: StatsSummary;
+}
+
+export interface CheckpointTrigger {
+  checkpointType?: "CONFIGURED";
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
+export interface CheckpointingStatistics {
+  counts: CheckpointCounts;
+  summary: CheckpointSummary | null;
+  latest: LatestCheckpoints;
+  history: CheckpointStatistics[];
+  next_before: number | null;
+  unreadable: number;
+}
+
+export interface DashboardConfiguration {
+  "refresh-interval": number;
+  "timezone-name": string;
+  "timezone-offset": number;
+  "headgate-version": string;
+  features: Features;
+  process: ProcessInfo;
+}
+
+export interface ErrorResponse {
+  errors: string[];
+}
+
+export interface ExceptionEntry extends ExceptionInfo {
+  concurrentExceptions: ExceptionInfo[];
+}
+
+export interface ExceptionHistory {
+  entries: ExceptionEntry[];
+  truncated: boolean;
+}
+
+export interface ExceptionInfo {
+  exceptionName: string;
+  timestamp: number | null;
+  stacktrace: string;
+  taskName: string | null;
+  endpoint: string | null;
+  taskManagerId: string | null;
+  failureLabels: Record<string, string>;
+  message: string;
+  position: string;
+}
+
+export interface ExecutionConfig {
+  "restart-strategy": string;
+  "job-parallelism": number | null;
+  "user-config": Record<string, string>;
+}
+
+export interface Externalization {
+  enabled: boolean;
+  delete_on_cancellation: boolean;
+}
+
+export interface FailureCause {
+  class: "failed" | "refused";
+  "stack-trace": string;
+}
+
+export interface Features {
+  "web-cancel": boolean;
+  "web-history": boolean;
+  "web-submit": boolean;
+}
+
+export interface HistoryConfiguration {
+  max_checkpoints: number;
+  max_bytes: number;
+}
+
+export interface JobBackpressure {
+  vertices: VertexBackpressure[];
+}
+
+export interface JobConfiguration {
+  jid: string;
+  name: string;
+  "execution-config": ExecutionConfig | null;
+  master: string | null;
+  state_backend: string | null;
+  batch_interval: number | null;
+  latency: number | null;
+  history: HistoryConfiguration | null;
+  versions: Record<string, string>;
+}
+
+export interface JobDetails extends JobSummary {
+  isStoppable: boolean;
+  now: number;
+  leader: string | null;
+  generation: number | null;
+  uptime: number | null;
+  vertices: Vertex[];
+  "status-counts": Record<string, number>;
+  plan: JobGraph;
+  in_progress: CheckpointProgress[];
+  last_failure: LastFailure | null;
+  stalled: string[];
+}
+
+export interface JobEvents {
+  events: (Record<string, unknown>)[];
+  next_before: string | null;
+}
+
+export interface JobExceptions {
+  exceptionHistory: ExceptionHistory;
+  root: ExceptionInfo | null;
+  next_before: string | null;
+}
+
+export interface JobGraph {
+  jid: string;
+  name: string;
+  type: "STREAMING";
+  guarantee: string | null;
+  because: string[];
+  state_partitions: number | null;
+  nodes: PlanNode[];
+  edges: PlanEdge[];
+}
+
+export interface JobLogs {
+  logs: LogFileInfo[];
+  name: string | null;
+  lines: string[];
+}
+
+export interface JobPlan {
+  plan: JobGraph;
+}
+
+export interface JobRestarts {
+  counts: RestartCounts;
+  history: RestartInfo[];
+  next_before: string | null;
+}
+
+export interface JobStatus {
+  status: "CREATED" | "INITIALIZING" | "RUNNING" | "RESTARTING" | "CANCELLING" | "FINISHED" | "CANCELED" | "FAILED" | "SUSPENDED" | "RECONCILING";
+  view: Record<string, unknown>;
+}
+
+export interface JobSummary {
+  jid: string;
+  name: string;
+  state: "CREATED" | "INITIALIZING" | "RUNNING" | "RESTARTING" | "CANCELLING" | "FINISHED" | "CANCELED" | "FAILED" | "SUSPENDED" | "RECONCILING";
+  phase: "new" | "starting" | "running" | "restarting" | "closing" | "finished" | "stopped" | "cancelled" | "failed" | "deposed" | "interrupted" | "crashed" | "unknown" | "damaged";
+  text: string | null;
+  "start-time": number | null;
+  "end-time": number | null;
+  duration: number | null;
+  "last-modification": number | null;
+  tasks: TaskCounts;
+  storage: string;
+  live: boolean;
+  last_checkpoint: LastCheckpoint | null;
+  restarts: RestartCounts;
+}
+
+export interface Jobs {
+  jobs: JobSummary[];
+}
+
+export interface LastCheckpoint {
+  id: number;
+  kind: "checkpoint" | "savepoint";
+  completed_ms: number | null;
+  age_ms: number | null;
+  duration_ms: number | null;
+}
+
+export interface LastFailure {
+  at: number | null;
+  task: string | null;
+  class: string | null;
+  message: string | null;
+}
+
+export interface LatestCheckpoints {
+  completed: CheckpointStatistics | null;
+  savepoint: CheckpointStatistics | null;
+  failed: CheckpointStatistics | null;
+  restored: RestoredCheckpoint | null;
+}
+
+export interface LogFileInfo {
+  name: string;
+  pid: number;
+  size: number;
+  mtime: number;
+  running: boolean;
+}
+
+export interface MetricValue {
+  id: string;
+  value: number | number | string | null;
+}
+
+export interface OperationResult {
+  checkpointId: number | null;
+  location: string | null;
+  "failure-cause": FailureCause | null;
+}
+
+export interface OperationStatus {
+  status: QueueStatus;
+  operation: OperationResult | null;
+  "request-id": string;
+  kind: "checkpoint" | "savepoint" | "stop" | "cancel" | "hold" | "release" | "delete";
+  checkpoint: number | null;
+  outcome: "done" | "failed" | "refused" | null;
+  text: string;
+  notices: number;
+  begun_ms: number;
+  ended_ms: number | null;
+}
+
+export interface Operations {
+  operations: OperationStatus[];
+}
+
+export interface Overview {
+  "headgate-version": string;
+  "jobs-running": number;
+  "jobs-finished": number;
+  "jobs-cancelled": number;
+  "jobs-failed": number;
+  "jobs-suspended": number;
+  storages: string[];
+  process: ProcessInfo;
+  now: number;
+}
+
+export interface PartitionStatistics {
+  index: number;
+  operator: string | null;
+  status: "completed" | "pending_or_failed";
+  state_size: number | null;
+  checkpointed_size: number | null;
+  rows: number | null;
+}
+
+export interface PartitionsSummary {
+  state_size: StatsSummary;
+  checkpointed_size: StatsSummary;
+  rows: StatsSummary;
+}
+
+export interface PlainTrigger {
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
+export interface PlanEdge {
+  id: string;
+  source: string;
+  target: string;
+  operator: string;
+  input: number;
+}
+
+export interface PlanInput {
+  num: number;
+  id: string;
+  channel: string;
+  operator: string;
+  ship_strategy: string;
+  exchange: string;
+}
+
+export interface PlanNode {
+  id: string;
+  operator: string;
+  description: string;
+  parallelism: number | null;
+  inputs: PlanInput[];
+  operators: PlanOperator[];
+  sources: string[];
+  sinks: PlanSink[];
+  output_mode: string;
+  stateful: boolean;
+}
+
+export interface PlanOperator {
+  uid: string;
+  kind: string;
+  inputs: string[];
+  stateful: boolean;
+  on_branch: boolean;
+  description: string;
+  where: string;
+}
+
+export interface PlanSink {
+  uid: string;
+  guarantee: string;
+  description: string;
+  inputs: string[];
+  after: string[];
+  where: string;
+}
+
+export interface ProcessInfo {
+  pid: number;
+  machine: string;
+  job: string | null;
+  leader: string | null;
+}
+
+export interface QueueStatus {
+  id: "IN_PROGRESS" | "COMPLETED";
+}
+
+export interface RestartCounts {
+  task: number;
+  job: number;
+}
+
+export interface RestartInfo {
+  timestamp: number | null;
+  level: "task" | "job";
+  task: string | null;
+  cause: string;
+  class: string | null;
+  delay_ms: number | null;
+  failed_ms: number | null;
+  running_ms: number | null;
+  checkpoint: number | null;
+  position: string;
+}
+
+export interface RestoredCheckpoint {
+  id: number;
+  restore_timestamp: number | null;
+  is_savepoint: boolean;
+  external_path: string | null;
+  generation: number | null;
+}
+
+export interface SavepointInfo extends CheckpointStatistics {
+  carried_off: boolean;
+}
+
+export interface SavepointTrigger {
+  "cancel-job"?: boolean;
+  formatType?: "NATIVE";
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
+export interface Savepoints {
+  savepoints: SavepointInfo[];
+}
+
+export interface StatsSummary {
+  min: number | null;
+  avg: number | null;
+  max: number | null;
+  p50: number | null;
+  p90: number | null;
+  p95: number | null;
+  p99: number | null;
+  p999: number | null;
+}
+
+export interface StopTrigger {
+  formatType?: "NATIVE";
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
+export interface TaskCheckpointDetails extends TaskCheckpointStatistics {
+  summary: PartitionsSummary;
+  subtasks: PartitionStatistics[];
+}
+
+export interface TaskCheckpointStatistics {
+  id: number;
+  status: "IN_PROGRESS" | "COMPLETED" | "FAILED";
+  end_to_end_duration: number | null;
+  start_delay: number | null;
+  alignment: CheckpointAlignment;
+  checkpoint: CheckpointPhases;
+  checkpointed_size: number | null;
+  state_size: number | null;
+  persisted_data: number | null;
+  files: number | null;
+  num_subtasks: number;
+  num_acknowledged_subtasks: number;
+}
+
+export interface TaskCounts {
+  total: number;
+  initializing: number;
+  running: number;
+  finished: number;
+  canceled: number;
+}
+
+export interface TriggerResponse {
+  "request-id": string;
+}
+
+export interface Vertex {
+  id: string;
+  name: string;
+  status: "CREATED" | "INITIALIZING" | "RUNNING" | "FINISHED" | "CANCELED";
+  phase: "starting" | "running" | "restarting" | "stopped" | "finished";
+  parallelism: number | null;
+  run: number | null;
+  batch: number;
+  metrics: VertexMetrics;
+  rows_per_s: number | null;
+  lag: Record<string, number>;
+  wait_ms: number | null;
+  batch_rows: number | null;
+  busy_ratio: number | null;
+  idle_ratio: number | null;
+  backpressured_ratio: number | null;
+  "backpressure-level": "ok" | "low" | "high" | null;
+  watermark_ms: number | null;
+  state_rows: number | null;
+  state_bytes: number | null;
+  details: Record<string, unknown>;
+}
+
+export interface VertexBackpressure {
+  id: string;
+  status: "ok" | "unknown";
+  "backpressure-level": "ok" | "low" | "high" | null;
+  "end-timestamp": number;
+  ratio: number | null;
+  idleRatio: number | null;
+  busyRatio: number | null;
+  wait_ms: number | null;
+  lag: Record<string, number>;
+}
+
+export interface VertexMetrics {
+  "read-records": number | null;
+  "write-records": number | null;
+  "read-bytes": number | null;
+  "write-bytes": number | null;
+}

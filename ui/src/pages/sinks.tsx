@@ -1,0 +1,90 @@
+/** Sinks: what each guarantees, where its rows come from, and how commits go. */
+
+import type { CheckpointingStatistics, JobDetails, PlanSink } from "../lib/contract";
+import { count, duration, unwritten } from "../lib/format";
+import { useJob } from "../lib/job";
+import { useQuery } from "../lib/query";
+import { href } from "../lib/route";
+import { Card, Empty, Notice, Tiles } from "../parts/basics";
+import { GuaranteeBadge } from "../parts/states";
+import { Table, type Column } from "../parts/table";
+
+interface Row extends PlanSink {
+  readonly task: string;
+}
+
+export function SinksPage({ job }: { job: JobDetails }) {
+  const view = useJob();
+  const { data } = useQuery<CheckpointingStatistics>(`/jobs/${encodeURIComponent(view.jid)}/checkpoints?limit=1`, { version: view.version("checkpoint-committed") });
+  const rows = job.plan.nodes.flatMap((node) => node.sinks.map((sink): Row => ({ ...sink, task: node.id })));
+  const latest = data?.latest.completed ?? null;
+  const summary = data?.summary ?? null;
+  const stalled = job.stalled.filter((line) => rows.some((sink) => line.includes(sink.uid)));
+  return (
+    <>
+      {stalled.map((line) => (
+        <Notice key={line} tone="warn" title="A sink stands still">
+          {line}
+        </Notice>
+      ))}
+      <Tiles
+        tiles={[
+          { name: "Pre-commit", value: duration(latest?.pre_commit_ms), note: `the slowest sink's, last checkpoint · 99\u00a0%: ${duration(summary?.pre_commit_ms.p99)}` },
+          { name: "Commit", value: duration(latest?.commit_ms), note: `until every sink had, last checkpoint · 99\u00a0%: ${duration(summary?.commit_ms.p99)}` },
+          { name: "Commit retries", value: count(latest?.retries), note: "last checkpoint", ...((latest?.retries ?? 0) > 0 ? { tone: "warn" as const } : {}) },
+          { name: "Guarantee", value: job.plan.guarantee ? <GuaranteeBadge guarantee={job.plan.guarantee} /> : "–", note: job.plan.because.length > 0 ? `because of ${job.plan.because.join(", ")}` : "of the whole job" },
+        ]}
+      />
+      <Card title="Sinks" tight>
+        {rows.length === 0 ? (
+          <Empty title="No sinks are known">{job.plan.nodes.length === 0 ? unwritten(job) : "The job has none."}</Empty>
+        ) : (
+          <Table label="Sinks" rows={rows} columns={columns(view.jid)} rowKey={(sink) => sink.uid} rowHeight={42} />
+        )}
+      </Card>
+    </>
+  );
+}
+
+const columns = (jid: string): Column<Row>[] => [
+  { key: "uid", head: "Sink", width: 160, grow: 1, sort: (sink) => sink.uid, cell: (sink) => <strong>{sink.uid}</strong> },
+  { key: "guarantee", head: "Guarantee", width: 160, sort: (sink) => sink.guarantee, cell: (sink) => <GuaranteeBadge guarantee={sink.guarantee} /> },
+  { key: "task", head: "Task", width: 150, grow: 1, sort: (sink) => sink.task, cell: (sink) => <a href={href("jobs", jid, "tasks", sink.task)}>{sink.task}</a> },
+  {
+    key: "way",
+    head: "Rows come from",
+    title: "operators on the way from the end of the task",
+    width: 170,
+    grow: 2,
+    cell: (sink) => {
+      const way = [...sink.inputs, ...sink.after].filter((one, index, all) => all.indexOf(one) === index).join(" → ");
+      return (
+        <span class="cut" title={way}>
+          {way}
+        </span>
+      );
+    },
+  },
+  {
+    key: "what",
+    head: "What it is",
+    width: 220,
+    grow: 3,
+    cell: (sink) => (
+      <span class="cut" title={sink.description}>
+        {sink.description}
+      </span>
+    ),
+  },
+  {
+    key: "where",
+    head: "In the job",
+    width: 120,
+    grow: 1,
+    cell: (sink) => (
+      <code class="cut" title={sink.where}>
+        {sink.where}
+      </code>
+    ),
+  },
+];

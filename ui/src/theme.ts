@@ -1,0 +1,3 @@
+import { beginTheme } from "./lib/theme";
+
+beginTheme();
