@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate import audit, console, files, generator, restart, state_backend, testing, windows
+    from headgate import audit, console, files, generator, metrics, restart, state_backend, testing, windows
     from headgate.connect import delta, hbase, iceberg, jdbc, kafka, mariadb, postgres, search
     from headgate.core.ids import CheckpointId, Generation
     from headgate.errors import ExternalError, FencedOff, HeadgateError, UserError
@@ -95,6 +95,7 @@ __all__ = [
     "jdbc",
     "kafka",
     "mariadb",
+    "metrics",
     "postgres",
     "restart",
     "search",
@@ -139,7 +140,17 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {
     **{
         name: f"headgate.{name}"
-        for name in ("audit", "console", "files", "generator", "restart", "state_backend", "testing", "windows")
+        for name in (
+            "audit",
+            "console",
+            "files",
+            "generator",
+            "metrics",
+            "restart",
+            "state_backend",
+            "testing",
+            "windows",
+        )
     },
     **{
         name: f"headgate.connect.{name}"

@@ -36,7 +36,7 @@ def sliding(time: str, size: Duration, slide: Duration, *, offset: Duration = 0)
 
 def _assigner(time: object, size: Duration, slide: Duration, offset: Duration) -> WindowAssigner:
     if not isinstance(time, str) or not time:
-        raise InvalidOption(f"time={time!r} is no column: name the one of event time, time='at'")
+        raise InvalidOption(f"time={time!r} is not the name of a column: name the one of event time, time='at'")
     size_ms = duration_ms(size, name="size", example="10min", least=1)
     slide_ms = duration_ms(slide, name="slide", example="5min", least=1)
     offset_ms = duration_ms(offset, name="offset", example="8h")

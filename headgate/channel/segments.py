@@ -55,19 +55,21 @@ class Segments:
         self.directory = directory
         self.channel = channel
 
-    def commit(self, batch: Batch, run: Run) -> None:
+    def commit(self, batch: Batch, run: Run) -> SegmentEntry | None:
         """Enter a batch that Spark has committed into the log. A repeat is harmless, also of one that is read and gone.
 
         An entry that says something else is from an earlier incarnation of a job whose storage was begun anew since.
+        Returns it, or None if the segment is gone.
         """
         where = segment_directory(self.directory, batch, run)
         if not where.is_dir():
-            return  # Every batch makes one, rows or not. Whoever still needs it finds that there is no entry.
+            return None  # Every batch makes one, rows or not. Whoever still needs it finds that there is no entry.
         entry = SegmentEntry(
             batch, run, tuple((f"{batch}/r{run}/{name}", size) for name, size in sorted(_data_files(where)))
         )
         if self.entry(batch) != entry:
             self.write(entry)
+        return entry
 
     def write(self, entry: SegmentEntry) -> None:
         """Put an entry into the log, whole or not at all."""

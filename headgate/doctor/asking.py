@@ -20,7 +20,13 @@ from headgate.errors import HeadgateError
 from headgate.task import java, packages
 
 TIMEOUT_S = 30.0
-MODULES = {"confluent-kafka": "confluent_kafka", "protobuf": "google.protobuf"}
+MODULES = {
+    "confluent-kafka": "confluent_kafka",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+    "opentelemetry-sdk": "opentelemetry.sdk",
+    "prometheus-client": "prometheus_client",
+    "protobuf": "google.protobuf",
+}
 """The names under which they are imported, where those are not their own."""
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?\s*([^;]*)(?:;.*?extra\s*==\s*['\"]([\w-]+)['\"])?")
 

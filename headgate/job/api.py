@@ -26,6 +26,7 @@ from headgate.job.node import Node, NodeKind
 from headgate.job.processor import TIME_MODES, Processor
 from headgate.job.settings import Checkpointing, History, check_scheme
 from headgate.job.window import WindowProcessor
+from headgate.metrics.settings import Reporter, reporters
 from headgate.needs import refuse_contradiction
 from headgate.sink.api import TwoPhaseSink
 from headgate.source.api import Source
@@ -74,6 +75,7 @@ class Job:
         batch_interval: Duration | None = None,
         latency: Duration | None = None,
         history: History | None = None,
+        metrics: Reporter | Sequence[Reporter] | None = None,
     ) -> None:
         """Describe a job.
 
@@ -82,6 +84,8 @@ class Job:
         are for the Spark session. ``batch_interval``: the time from one batch to the next; as soon as there is data,
         if nothing is said. ``latency``: batches that size themselves stay shorter than this, where they can; a part of
         the checkpoint interval, if nothing is said. ``history``: how much is kept of what happened to the job.
+        ``metrics``: who is told the figures of the job, one or several: ``headgate.metrics.prometheus(...)``,
+        ``headgate.metrics.opentelemetry(...)``.
         """
         where = _caller()
         _check_name(where, "job", name)
@@ -107,6 +111,13 @@ class Job:
             history is None or isinstance(history, History),
             f"history={_seen(history)}: give a headgate.History, as in headgate.History(max_checkpoints=10_000)",
         )
+        try:
+            self.metrics = reporters(metrics)
+        except TypeError as error:
+            raise InvalidJob(
+                f"{where}: metrics={_seen(metrics)}: give what headgate.metrics makes, as in "
+                "metrics=headgate.metrics.prometheus(port=9404)"
+            ) from error
         self.name = name
         self.checkpoint = checkpoint
         self.history = history or History()

@@ -128,7 +128,7 @@ def _refuse_bent(value: Any, to: pa.DataType) -> None:
     if value is None:
         return
     if pa.types.is_integer(to) and isinstance(value, float):
-        raise TypeError(f"{value} is no whole number")
+        raise TypeError(f"{value} is not a whole number")
     if pa.types.is_timestamp(to) and isinstance(value, datetime) and (value.tzinfo is None) != (to.tz is None):
         raise TypeError(f"{value!r}: one has a zone and the other has none")
     if pa.types.is_list(to):

@@ -86,7 +86,7 @@ class KeyedBatch:
         self.timer_at(now_ms + duration_ms(delay, name="delay", example="1min"), where)
 
     def cancel_timer(self, at: int | datetime | Column, where: Column = None) -> None:
-        """Drop a timer of each key. One that is not there is no error."""
+        """Drop a timer of each key. One that is not there is not an error."""
         which, at_ms = self._timers_at(at, where)
         self._access.drop_timers(which, at_ms)
 

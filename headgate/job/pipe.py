@@ -275,7 +275,7 @@ def _filled(kind: str, name: str, length: int) -> bytes:
 
 
 def checked(answer: bytes) -> messages.StateResponse:
-    """An answer which is no error."""
+    """An answer which is not an error."""
     response: messages.StateResponse = messages.StateResponse.FromString(answer)
     if response.statusCode:
         raise ExternalError(f"Spark's state answered: {response.errorMessage}")

@@ -77,7 +77,7 @@ class Context:
         return self.timer_at(now_ms + duration_ms(delay, name="delay", example="1min"))
 
     def cancel_timer(self, at_ms: int) -> None:
-        """Drop a timer. One that is not there is no error."""
+        """Drop a timer. One that is not there is not an error."""
         self._handle.deleteTimer(at_ms)
 
     def timers(self) -> list[int]:
@@ -147,7 +147,7 @@ def run_processor(
     """The stream of what ``processor`` yields for ``frame``, keyed by the columns ``key``."""
     columns = [key] if isinstance(key, str) else list(key)
     output = _struct(processor.output)
-    # A key that is no column by itself, such as a field of a struct, is one that only Spark finds.
+    # A key that is not a column by itself, such as a field of a struct, is one that only Spark finds.
     plain = all(frame.columns.count(name) == 1 for name in columns)
     whole = plain and frame.sparkSession.conf.get(PIPELINED, "true") != "false"
     shape = (frame.schema, frame.select(*columns).schema, output, TIME_MODES[processor.time])

@@ -81,7 +81,7 @@ class History:
     max_checkpoints: int = 100_000
     """Of how many checkpoints it tells: 11 days of one in ten seconds."""
     max_bytes: int = 256 << 20
-    """How much room it takes in the storage. About a kilobyte for a checkpoint of three tasks."""
+    """How much room it takes in the storage. About a kilobyte and a half for a checkpoint of three tasks."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot hold."""

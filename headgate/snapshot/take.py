@@ -54,6 +54,20 @@ class Taken:
         """Bytes in all its files."""
         return sum(group.size for group in self.groups)
 
+    def state_bytes(self) -> dict[int, dict[int, int]]:
+        """For each stateful operator, the bytes of each of its partitions."""
+        found: dict[int, dict[int, int]] = {}
+        for number, group in enumerate(self.groups):
+            # What is in the first group is of all kinds; every other one is the table files of one store.
+            parts = [(name, facts.size) for name, facts in group.files.items()] if number == 0 else []
+            for name, size in parts or [(group.names[0], group.size)]:
+                place = layout.state_place(name)
+                if place is not None:
+                    operator, partition = place
+                    sizes = found.setdefault(operator, {})
+                    sizes[partition] = sizes.get(partition, 0) + size
+        return found
+
 
 def task_directory(task: TaskId, generation: Generation) -> str:
     """Where a task's query keeps its files, relative to the job's directory."""

@@ -5,7 +5,12 @@ terminal, so a command, a web page and a test all show the same.
 
 ``recorder``     steps of the core into lines of history
 ``timing``       how long each part of a checkpoint took
-``rates``        how fast tasks go
+``batches``      what Spark says of a batch
+``rocksdb``      which of its figures of RocksDB are kept
+``busy``         what part of late a task was busy, backpressured, idle
+``figures``      those and others of each task: counts, rates, watermarks, state, lag
+``sinks``        what the sinks have committed, and owe
+``recoveries``   how long each part of a recovery took
 ``history``      lines of history into what they say about a job's latest execution
 ``job``          status and checkpoints: of a job that runs, and of one that does not
 ``text``         those views for people, with rich; the one module here that knows what a terminal is

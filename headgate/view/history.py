@@ -13,7 +13,7 @@ from typing import Any
 
 Line = dict[str, Any]
 
-FIGURES = ("duration_ms", "pre_commit_ms", "publish_ms", "restarts", "unaligned", "generation", "tasks")
+FIGURES = ("duration_ms", "pre_commit_ms", "pre_commits", "publish_ms", "restarts", "unaligned", "generation", "tasks")
 """What a completed checkpoint's line says beyond its name."""
 LOST = "its process ended before it was complete"
 
@@ -93,9 +93,9 @@ def checkpoints(lines: Iterable[Line]) -> dict[int, Line]:
                 one.update(triggered_ms=line.get("at"), unaligned=line.get("unaligned"))
             case "checkpoint-completed":
                 one.update({name: line[name] for name in FIGURES if name in line})
-                one.update(state="completed", completed_ms=line.get("at"), why=None)
+                one.update(state="completed", completed_ms=line.get("at"), failed_ms=None, why=None)
             case "checkpoint-failed":
-                one.update(state="failed", why=line.get("why"))
+                one.update(state="failed", failed_ms=line.get("at"), why=line.get("why"))
             case "checkpoint-committed" if one["commit_ms"] is None:
                 one.update(commit_ms=line.get("commit_ms"), retries=line.get("retries"))
             case "savepoint-copied":
@@ -115,8 +115,10 @@ def unknown(checkpoint: int, kind: str) -> Line:
         "unaligned": None,
         "triggered_ms": None,
         "completed_ms": None,
+        "failed_ms": None,
         "duration_ms": None,
         "pre_commit_ms": None,
+        "pre_commits": {},
         "publish_ms": None,
         "commit_ms": None,
         "retries": None,

@@ -4,17 +4,19 @@ One rule: one shape, whether the job runs here or not. What a stopped job cannot
 What the records say goes before what the history says: a record is the fact, a line is what somebody saw of it.
 """
 
+import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.core import recovery
 from headgate.core.graph import Channel
 from headgate.core.ids import NO_GENERATION, CheckpointId, TaskId
-from headgate.core.records import CompletedCheckpoint, EpochRecord, Record
-from headgate.core.state import JobState, Phase, TaskState
+from headgate.core.records import CompletedCheckpoint, EpochRecord, Kind, Record
+from headgate.core.state import JobState, PendingCheckpoint, Phase, TaskState
 from headgate.view import history as told
+from headgate.view.figures import NOT_KNOWN, Figures
 from headgate.view.history import JobExecution, Line
-from headgate.view.rates import Rates
+from headgate.view.sinks import Sinks
 
 CRASHED = "crashed"
 """No ending, and no process: the next run goes on from the last checkpoint."""
@@ -26,7 +28,9 @@ UNKNOWN = "unknown"
 TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
 
 
-def running_status(job: str, state: JobState, now_ms: int, execution: JobExecution, rates: Rates) -> Line:
+def running_status(
+    job: str, state: JobState, now_ms: int, execution: JobExecution, figures: Figures, sinks: Sinks
+) -> Line:
     """The status of a job that this process runs."""
     last = state.retained.completed[-1] if state.retained.completed else None
     return {
@@ -37,8 +41,10 @@ def running_status(job: str, state: JobState, now_ms: int, execution: JobExecuti
         "generation": None if state.leadership.generation == NO_GENERATION else state.leadership.generation,
         "started_ms": execution.started_ms,
         "uptime_ms": None if execution.started_ms is None else now_ms - execution.started_ms,
-        "tasks": [_running_task(state, name, task, rates, now_ms) for name, task in state.execution.tasks.items()],
+        "tasks": [_running_task(state, name, task, figures, now_ms) for name, task in state.execution.tasks.items()],
+        "sinks": sinks.of(state),
         "pending": [pending.id for pending in state.checkpoints.pending],
+        "in_progress": [_progress(pending) for pending in state.checkpoints.pending],
         "last_checkpoint": None if last is None else _checkpoint(last, execution, now_ms),
         "last_failure": execution.last_failure,
         "restarts": dict(execution.restarts),
@@ -79,7 +85,9 @@ def status(
         "started_ms": execution.started_ms,
         "uptime_ms": uptime,
         "tasks": [] if last is None else _stored_tasks(last),
+        "sinks": [],
         "pending": [],
+        "in_progress": [],
         "last_checkpoint": None if last is None else _checkpoint(last, execution, now_ms),
         "last_failure": execution.last_failure,
         "restarts": dict(execution.restarts),
@@ -105,7 +113,7 @@ def checkpoints(
     }
     for record in kept.values():
         one = found.setdefault(record.id, told.unknown(record.id, record.kind.value))
-        one.update(state="completed", generation=record.generation, why=None)
+        one.update(state="completed", generation=record.generation, failed_ms=None, why=None)
     for one in found.values():
         one.update(kept=one["id"] in kept, held=one["id"] in held, **_totals(one["tasks"].values()))
     return [found[number] for number in sorted(found) if ids is None or number in ids]
@@ -128,7 +136,19 @@ def _state(state: JobState) -> str:
             return "restarting" if state.restarts.history.attempts else "starting"
 
 
-def _running_task(state: JobState, name: TaskId, task: TaskState, rates: Rates, now_ms: int) -> Line:
+def _progress(pending: PendingCheckpoint) -> Line:
+    """A checkpoint under way: through which tasks its barrier has gone, and which have acknowledged it."""
+    return {
+        "id": pending.id,
+        "is_savepoint": pending.kind is Kind.SAVEPOINT,
+        "trigger_timestamp": pending.triggered_at_ms,
+        "unaligned": pending.unaligned,
+        "cut": list(pending.cuts),
+        "acknowledged": list(pending.acknowledged),
+    }
+
+
+def _running_task(state: JobState, name: TaskId, task: TaskState, figures: Figures, now_ms: int) -> Line:
     if task.ended:
         doing = "finished"
     elif state.phase is not Phase.RUNNING:
@@ -147,7 +167,7 @@ def _running_task(state: JobState, name: TaskId, task: TaskState, rates: Rates, 
         "run": task.run,
         "batch": task.boundary.batch,
         "lag": lag,
-        **rates.of(name, now_ms),
+        **figures.of(name, now_ms),
     }
 
 
@@ -170,10 +190,7 @@ def _stored_tasks(last: CompletedCheckpoint) -> list[Line]:
             "run": None,
             "batch": snapshot.batch,
             "lag": lag.get(snapshot.task, {}),
-            "rows": None,
-            "rows_per_s": None,
-            "wait_ms": None,
-            "batch_rows": None,
+            **copy.deepcopy(NOT_KNOWN),
         }
         for snapshot in last.tasks
     ]

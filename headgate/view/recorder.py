@@ -4,24 +4,27 @@ One rule: a line is seen in the difference between the state before a step and t
 ignored is not told, and what it did is told once. Only what is under way is remembered.
 
 Lines are plain data with ``at`` (ms) and ``event``: guarantee, generation, task-started, task-failed, restart,
-checkpoint-triggered, -completed, -failed, -committed, savepoint-copied, notice, warning, ended; and progress, at most
-once in ``PROGRESS_MS``, which is for whoever watches and not for the history.
+checkpoint-triggered, -completed, -failed, -committed, savepoint-copied, restored, caught-up, notice, warning, ended;
+and progress, at most once in ``PROGRESS_MS``, which is for whoever watches and not for the history.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headgate.core.effects import Effect, Notify, Outcome
-from headgate.core.events import Event, Reported, SavepointCopied, TaskEnded, TaskFailed
+from headgate.core.effects import AdmitBatch, Effect, Notify, Outcome
+from headgate.core.events import BatchEntered, Event, Reported, SavepointCopied, TaskEnded, TaskFailed
 from headgate.core.ids import NO_GENERATION, TaskId
 from headgate.core.records import Ending
 from headgate.core.restart import Failure, FailureClass, Level
 from headgate.core.state import AT_REST, JobState, Phase
 from headgate.redact import redact
 from headgate.run.loop import Observation
+from headgate.view.batches import report
+from headgate.view.figures import Figures
 from headgate.view.history import JobExecution, Line
 from headgate.view.job import running_status
-from headgate.view.rates import Rates
+from headgate.view.recoveries import Recoveries
+from headgate.view.sinks import Sinks
 from headgate.view.timing import Timing
 
 PROGRESS = "progress"
@@ -37,7 +40,9 @@ class Recorder:
         self._job = job
         self._execution = execution or JobExecution()
         self._timing = Timing()
-        self._rates = Rates()
+        self._figures = Figures()
+        self._sinks = Sinks()
+        self._recoveries = Recoveries()
         self._progress_ms: int | None = None
         self._gave_up: str | None = None
         self._stalls: dict[str, str] = {}
@@ -48,31 +53,33 @@ class Recorder:
     ) -> list[Line]:
         """The lines that a step, or something that was measured, adds."""
         if isinstance(event, Observation):
-            found = list(self._measured(event))
+            found = list(self._measured(now_ms, event, after))
         elif before is after and not effects:
             found = []
         else:
             found = list(self._stepped(now_ms, event, before, after, effects))
+            self._follow(now_ms, event, before, after, effects)
+            found += self._recoveries.watch(now_ms, found, before, after)
         lines: list[Line] = [{"at": now_ms, **_without_secrets(line)} for line in found]
         for line in lines:
             self._execution.take(line)
         if self._progress_ms is None or now_ms - self._progress_ms >= PROGRESS_MS:
             self._progress_ms = now_ms
             lines.append({"at": now_ms, "event": PROGRESS, **self.status(now_ms, after)})
-            self._rates.sample(now_ms)
+            self._figures.sample(now_ms)
         return lines
 
     def status(self, now_ms: int, state: JobState) -> Line:
         """The status of the job. May be asked from any thread: nothing that grows meanwhile is walked over."""
-        seen = running_status(self._job, state, now_ms, self._execution, self._rates)
+        seen = running_status(self._job, state, now_ms, self._execution, self._figures, self._sinks)
         return {**seen, "stalled": list(self._stalls.values())}
 
     # -- what was measured -------------------------------------------------------------------------------------------
 
-    def _measured(self, note: Observation) -> Iterator[Line]:
+    def _measured(self, now_ms: int, note: Observation, state: JobState) -> Iterator[Line]:
         fields = note.fields
         match note.kind:
-            case "warning" | "guarantee":
+            case "warning" | "notice" | "guarantee":
                 yield {"event": note.kind, **fields}
             case "stall":
                 self._stalls = {**self._stalls, fields["name"]: fields["text"]}
@@ -81,12 +88,28 @@ class Recorder:
                 self._stalls = {name: text for name, text in self._stalls.items() if name != fields["name"]}
                 yield {"event": "notice", "text": f"{fields['name']} goes on"}
             case "progress":
-                self._rates.read(fields["task"], int(fields["value"]))
-                self._rates.sized(fields["task"], fields.get("batch_rows"))
+                self._progressed(now_ms, fields, state)
             case "wait_ms":
-                self._rates.waited(fields["task"], fields["value"])
+                self._figures.waited(fields["task"], fields["value"])
+            case "held_up_ms":
+                self._figures.held_up(fields["task"], fields["about"], fields["value"])
+            case "segment":
+                self._figures.written(
+                    fields["generation"], fields["task"], fields["channel"], fields["batch"], fields["bytes"]
+                )
+            case "state":
+                self._figures.state(fields["task"], fields["sizes"])
             case _:
-                self._timing.measured(note.kind, fields)
+                self._timing.measured(now_ms, note.kind, fields)
+                self._sinks.measured(note.kind, fields)
+
+    def _progressed(self, now_ms: int, fields: Mapping[str, Any], state: JobState) -> None:
+        """Spark says that a batch of a task is over."""
+        self._figures.read(fields["task"], int(fields["value"]))
+        self._figures.sized(fields["task"], fields.get("batch_rows"))
+        said = fields.get("said")
+        if said is not None:
+            self._figures.batch(now_ms, fields["task"], report(said), state.graph, fields.get("sources", ()))
 
     # -- what a step did ---------------------------------------------------------------------------------------------
 
@@ -103,6 +126,9 @@ class Recorder:
             yield line
         for line in self._timing.watch(now_ms, event, before, after, effects):
             told = told or line["event"] == "checkpoint-failed"
+            if line["event"] == "checkpoint-completed":
+                for task, part in line["tasks"].items():
+                    part["figures"] = self._figures.noted(task, now_ms)
             yield line
         if isinstance(event, SavepointCopied) and event.checkpoint in before.retained.copying:
             yield {"event": "savepoint-copied", "id": event.checkpoint}
@@ -112,6 +138,20 @@ class Recorder:
             for effect in effects:
                 if isinstance(effect, Notify) and effect.request is None and effect.outcome is not Outcome.DONE:
                     yield {"event": "notice", "text": effect.text}
+
+    def _follow(self, now_ms: int, event: Event, before: JobState, after: JobState, effects: Sequence[Effect]) -> None:
+        """What a step did to the batch of a task, and to the transactions of a sink."""
+        self._sinks.watch(event, before, after)
+        if isinstance(event, BatchEntered) and before is not after:
+            self._figures.entered(now_ms, event.task, event.boundary.batch)
+        for effect in effects:
+            if isinstance(effect, AdmitBatch):
+                self._figures.admitted(now_ms, effect.task, effect.batch)
+        if before.execution.tasks is not after.execution.tasks:
+            for name, task in after.execution.tasks.items():
+                was = before.execution.tasks.get(name)
+                if task.started and (was is None or not was.started or was.run != task.run):
+                    self._figures.began(now_ms, name)
 
     def _failed(self, event: Event, before: JobState, after: JobState) -> Iterator[Line]:
         """A failure that the core took in, and what it decided."""

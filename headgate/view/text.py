@@ -164,6 +164,13 @@ def _in_the_background(line: Line) -> str | None:
         case "checkpoint-committed":
             again = f", after {line['retries']} retries" if line["retries"] else ""
             return f"checkpoint {line['id']} committed in {duration(line['commit_ms'])}{again}"
+        case "restored":
+            what = f"task {line['task']}" if line["task"] else "the job"
+            base = "" if line["base"] is None else f" from checkpoint {line['base']}"
+            return f"{what} was restored{base} in {duration(line['restore_ms'])}"
+        case "caught-up":
+            what = f"task {line['task']}" if line["task"] else "the job"
+            return f"{what} is where it was before the failure, {duration(line['replay_ms'])} after it was restored"
         case "unreadable":
             return f"{line['bytes']} bytes of {line['where']} from {line['offset']} on cannot be read"
         case _:
@@ -227,7 +234,7 @@ def size(count: float | None) -> str:
 
 
 def _tasks(tasks: Iterable[Line]) -> Table:
-    table = _table("task", "state", "run", "batch", "behind", "rows", "rows/s", "waited")
+    table = _table("task", "state", "run", "batch", "behind", "rows", "rows/s", "busy", "waited", "backpressure")
     for task in tasks:
         table.add_row(
             task["task"],
@@ -237,9 +244,15 @@ def _tasks(tasks: Iterable[Line]) -> Table:
             ", ".join(f"{channel}: {lag}" for channel, lag in task["lag"].items()) or NONE,
             NONE if task["rows"] is None else f"{task['rows']:,}",
             NONE if task["rows_per_s"] is None else f"{task['rows_per_s']:,.0f}",
+            _share(task["busy_ratio"]),
             duration(task["wait_ms"]),
+            _or_none(task["backpressure"]),
         )
     return table
+
+
+def _share(ratio: float | None) -> str:
+    return NONE if ratio is None else f"{ratio:.0%}"
 
 
 def _table(*columns: str) -> Table:

@@ -4,12 +4,14 @@ One rule: times are taken where the core changes its mind, from the state before
 happens inside a task or a sink is measured there and comes as a note.
 
 For each task: ``start_delay_ms`` from the trigger to the order to take the snapshot; ``alignment_ms`` from the first
-barrier on one of its inputs to its own cut (0 for a task without inputs); ``sync_ms`` and ``async_ms`` of the snapshot;
+barrier on one of its inputs to its own cut (0 for a task without inputs); ``snapshot_start_ms`` from the trigger to the
+begin of its snapshot; ``sync_ms`` and ``async_ms`` of that;
 ``total_bytes`` that it names, ``new_bytes`` of files not named before, ``in_flight_bytes`` on its inputs, and
 ``files``.
 For the whole: ``duration_ms`` from the trigger until the record is known to be in the store, ``pre_commit_ms`` of the
-slowest sink, ``publish_ms`` from ready to complete, ``commit_ms`` from complete until every sink has committed, the
-``retries`` of those commits, and the ``restarts`` since the checkpoint before it.
+slowest sink, and ``pre_commits`` of each (``start_ms`` from the trigger, ``ms``), ``publish_ms`` from ready to
+complete, ``commit_ms`` from complete until every sink has committed, the ``retries`` of those commits, and the
+``restarts`` since the checkpoint before it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,7 @@ from headgate.core.coordinator import GivenUp, overtakes_at_once
 from headgate.core.effects import Effect, Notify, Outcome
 from headgate.core.events import CommitFailed, Event
 from headgate.core.graph import Graph
-from headgate.core.ids import NO_GENERATION, ChannelId, CheckpointId, TaskId
+from headgate.core.ids import NO_GENERATION, ChannelId, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind
 from headgate.core.state import JobState, Phase, ready
 
@@ -28,7 +30,7 @@ Line = dict[str, Any]
 
 SETTLING = (Phase.RECOVERING, Phase.RUNNING, Phase.CLOSING, Phase.CLOSED)
 """Phases in which the sinks' states tell what is left to commit."""
-MEASURED = ("sync_ms", "async_ms", "total_bytes", "new_bytes", "files")
+MEASURED = ("snapshot_start_ms", "sync_ms", "async_ms", "total_bytes", "new_bytes", "files")
 
 
 @dataclass
@@ -41,6 +43,7 @@ class _Timed:
     cut_ms: dict[TaskId, int] = field(default_factory=dict)
     ready_ms: int | None = None
     pre_commit_ms: float = 0.0
+    pre_commits: dict[SinkId, dict[str, float]] = field(default_factory=dict)
     snapshots: dict[TaskId, Mapping[str, Any]] = field(default_factory=dict)
     in_flight: Mapping[ChannelId, int] = field(default_factory=dict)
 
@@ -65,15 +68,18 @@ class Timing:
         """A task or the job goes back: the next checkpoint to complete says how often."""
         self._restarts += 1
 
-    def measured(self, kind: str, fields: Mapping[str, Any]) -> None:
+    def measured(self, now_ms: int, kind: str, fields: Mapping[str, Any]) -> None:
         """Something was measured. What is measured of a checkpoint that is over does not count."""
         timed = self._open.get(fields.get("checkpoint", -1))
         if timed is None:
             return
         if kind == "snapshot":
-            timed.snapshots.setdefault(fields["task"], fields)
+            begun_ms = now_ms - fields["sync_ms"] - fields["async_ms"] - timed.triggered_ms
+            timed.snapshots.setdefault(fields["task"], {**fields, "snapshot_start_ms": max(0, begun_ms)})
         elif kind == "pre_commit":
             timed.pre_commit_ms = max(timed.pre_commit_ms, fields["ms"])
+            begun_ms = max(0.0, now_ms - fields["ms"] - timed.triggered_ms)
+            timed.pre_commits[fields["sink"]] = {"start_ms": round(begun_ms, 1), "ms": round(fields["ms"], 1)}
         elif kind == "published":
             timed.in_flight = fields["in_flight"]
 
@@ -153,6 +159,7 @@ class Timing:
             "publish_ms": now_ms - ready_ms,
             "restarts": restarts,
             "tasks": {task: _of_task(timed, graph, task) for task in graph.by_id},
+            "pre_commits": timed.pre_commits,
         }
 
     def _committed(self, now_ms: int, event: Event, before: JobState, after: JobState) -> list[Line]:

@@ -20,7 +20,8 @@ from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.errors import BadStorage, InvalidJob
 from headgate.run import stalls
 from headgate.run.batch_runs import BatchRuns
-from headgate.run.control import ControlClient, Reply
+from headgate.run.control import ControlClient
+from headgate.run.requests import Reply
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.spark import shapes

@@ -71,6 +71,15 @@ def test_jobs_are_a_row_each() -> None:
     assert len(rendered(text.jobs([view, view])).splitlines()) == 3
 
 
+def test_a_task_shows_how_busy_it_is_and_how_much_held_up() -> None:
+    core = watched(line("a", "b"), max_batches_ahead=1)
+    core.tell(core.entered("a", 0), core.committed("a", 0), core.entered("a", 1))
+    core.wait(10_000)
+    shown = rendered(text.status(core.recorder.status(core.now_ms, core.state))).splitlines()
+    assert [row.split()[-1] for row in shown[-3:]] == ["backpressure", "high", "ok"]
+    assert [row.split()[-4] for row in shown[-2:]] == ["0%", "0%"]
+
+
 def test_progress_is_one_line_with_rates_lag_and_the_last_checkpoint() -> None:
     core = eventful()
     core.note("progress", task="a", value=3_000_000, about=None)
