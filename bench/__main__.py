@@ -1,49 +1,110 @@
-"""``make bench``: ratios, contenders in turns, medians and spread, CPU seconds beside wall time.
+"""``make bench``: Headgate beside its peers, in turns, each in processes of its own.
 
-``python -m bench NAME...`` runs some of them; without a name, all.
+``python -m bench`` runs all cases and writes the reports; ``--case etl --rounds 5`` runs one. What is finished is kept
+in ``build/bench/results.json``, so a run that was broken off goes on; ``--fresh`` begins anew.
 """
 
+import argparse
+import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 
-from bench import core, growth, history, jobs, keyed, recovery, sinks, windows
+from bench import machine, parts
+from bench.catalogue import CASES
+from bench.peers import flink
+from bench.peers.installing import BUILD, ROOT, MissingPeer
+from bench.report import readme, writing
+from bench.results import Results
+from bench.running import run
 
-ON_SPARK = {
-    "cost": jobs.checkpoint_cost,
-    "duration": jobs.checkpoint_duration,
-    "sizes": jobs.batch_sizes,
-    "hop": jobs.channel_hop,
-    "keyed": keyed.keyed,
-    "overtaking": jobs.overtaking,
-    "task": recovery.task_level,
-    "windows": windows.windows,
-    **sinks.ON_SPARK,
-}
-ALONE = {
-    "core": core.core,
-    "growth": growth.growth,
-    "history": history.history,
-    "restart": recovery.job_level,
-    **sinks.ALONE,
-}
+ROUNDS = 5
+REPORTS = ROOT / "docs" / "reports"
 
 
-def main(names: list[str]) -> int:
-    """Run the comparisons of these names, or all."""
-    unknown = [name for name in names if name not in {**ON_SPARK, **ALONE}]
+def main(words: Sequence[str]) -> int:
+    """Do what the words say."""
+    asked = _parser().parse_args(words)
+    signal.signal(signal.SIGTERM, _end)
+    names = asked.case or [name for name, kind in CASES.items() if kind.quickly is not None or not asked.quick]
+    unknown = [name for name in names if name not in CASES and name not in parts.PARTS]
     if unknown:
-        print(f"bench: there is no {unknown[0]}; there are: {', '.join((*ALONE, *ON_SPARK))}", file=sys.stderr)
+        print(f"bench: there is no case {unknown[0]}: see `python -m bench --list`", file=sys.stderr)
         return 2
-    wanted = names or [*ALONE, *ON_SPARK]
-    for name, work in ALONE.items():
-        if name in wanted:
-            work()
-    if any(name in wanted for name in ON_SPARK):
-        spark = jobs.make_session(sinks.PACKAGES if any(name in wanted for name in sinks.ON_SPARK) else ())
-        for name, compare in ON_SPARK.items():
-            if name in wanted:
-                compare(spark)
-        spark.stop()
-    return 0
+    if asked.list:
+        for name, case in CASES.items():
+            print(f"{name:<18}{case.title}")
+        for name, part in parts.PARTS.items():
+            print(f"{name:<18}{part.__doc__ or ''}".splitlines()[0])
+        return 0
+    try:
+        if asked.report:
+            write_reports(Results.read(asked.results or BUILD / "results.json"))
+            return 0
+        flink.install()
+        if asked.install:
+            return 0
+        return _measure(asked, names)
+    except MissingPeer as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _measure(asked: argparse.Namespace, names: Sequence[str]) -> int:
+    path = asked.results or BUILD / ("quick.json" if asked.quick else "results.json")
+    if asked.fresh:
+        path.unlink(missing_ok=True)
+    results = Results.read(path)
+    results.machine, results.versions = machine.describe(), machine.versions()
+    right = True
+    for name in names:
+        if name in parts.PARTS:
+            parts.run(name)
+            continue
+        kind = CASES[name]
+        if asked.quick:
+            case = kind(kind.quick, asked.contender or kind.quickly or ())
+        else:
+            case = kind(kind.full, asked.contender or ())
+        rounds = asked.rounds or (1 if asked.quick else min(ROUNDS, kind.rounds_max))
+        right = run(case, results, rounds, profile=asked.profile) and right
+        results.write()
+    if asked.quick or asked.case:
+        path.with_suffix(".html").write_text(writing.page(results), encoding="utf-8")
+        print(f"\n{writing.summary(results)}\nbench: {path.with_suffix('.html')}")
+    else:
+        write_reports(results)
+    return 0 if right else 1
+
+
+def write_reports(results: Results) -> None:
+    """The JSON and the page below ``docs/reports``, and README's table."""
+    (REPORTS / "bench.json").write_text(results.text(), encoding="utf-8")
+    (REPORTS / "bench.html").write_text(writing.page(results), encoding="utf-8")
+    readme.renew(ROOT / "README.md", results)
+    print(f"bench: {REPORTS / 'bench.html'}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--case", action="append", help="only this one; may be repeated")
+    parser.add_argument("--contender", action="append", help="only this one; may be repeated")
+    parser.add_argument("--rounds", type=int, help=f"how often each takes its turn ({ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes, from a round more")
+    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
+    parser.add_argument("--results", type=Path, help="where rounds are kept (build/bench/results.json)")
+    parser.add_argument(
+        "--report", action="store_true", help="write the reports and README's table, and measure nothing"
+    )
+    parser.add_argument("--install", action="store_true", help="install the peers, and measure nothing")
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    return parser
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from bench.jobs import scratch
 from bench.side_by_side import compare
+from bench.spark import scratch
 from headgate.connect.kafka.producer import native
 from headgate.connect.kafka.producer.messages import Together, build
 from headgate.connect.kafka.producer.transaction import PIECE, ROOM_MS, TransactionWriter

@@ -1,156 +1,29 @@
 """Sinks, beside the plain clients of the same systems. Real servers are started for it."""
 
-import json
 import statistics
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
-from queue import SimpleQueue
-from typing import Any
 
 import psycopg
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql import SparkSession
 
 import headgate as hg
-from bench.jobs import Line, ask, run, scratch
-from bench.publish import PARTITIONS, TIMEOUT_MS, broker, publish
-from bench.side_by_side import Clock, Timing, compare
-from headgate.connect.kafka.producer.transaction import PIECE, TransactionWriter
+from bench.publish import PARTITIONS, broker
+from bench.side_by_side import compare
+from bench.spark import Line, ask, run, scratch
 from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.connect.postgres.columns import matched
 from headgate.connect.postgres.copying import copy_rows
 from headgate.connect.postgres.table import PostgresColumn, PostgresTable, read_table
 from headgate.core.ids import Batch, CheckpointId, Generation, Run, SinkId
 from headgate.sink.partitions import Place, first_rows, write_partitions
-from headgate.task.listener import Listener
 from services.kafka import Kafka
 from services.postgres import Postgres
 
 PACKAGES = (CONNECTOR,)
 """What the Spark session needs for these."""
-
-
-# -- Kafka to windows to Kafka ---------------------------------------------------------------------------------------
-
-
-def windows(spark: SparkSession, rows: int = 6_000_000) -> None:
-    """Orders from Kafka, 10-minute windows for each user, summaries to Kafka: as in ``examples``.
-
-    It counts until the last order is through. What a query does when it is told to end is left out: a job that ends
-    brings out its last windows, a plain query keeps them.
-    """
-    users, step_ms = 10_000, 12  # five orders of each user in a window
-    with broker() as kafka:
-        kafka.create_topic("orders", PARTITIONS)
-        _fill(kafka, "orders", rows, users, step_ms)
-        topics = (f"summaries-{number}" for number in range(1_000))
-        limit = rows // 20
-
-        def target() -> str:
-            topic = next(topics)
-            kafka.create_topic(topic, PARTITIONS)
-            return topic
-
-        def plain() -> Timing:
-            with scratch() as where, closing(_UntilRead(spark, rows)) as reading:
-                reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.servers)
-                reader = reader.option("subscribe", "orders").option("startingOffsets", "earliest")
-                reader = reader.option("maxOffsetsPerTrigger", limit)
-                writer = _summaries(reader.load()).writeStream.format("kafka").option("topic", target())
-                writer = writer.option("kafka.bootstrap.servers", kafka.servers)
-                query = writer.option("checkpointLocation", str(where / "checkpoint")).start()
-                timing = reading.wait()
-                query.stop()
-            return timing
-
-        def ours(**options: object) -> Callable[[], Timing]:
-            def work() -> Timing:
-                with scratch() as where:
-                    job = hg.Job(
-                        "etl",
-                        checkpoint=hg.Checkpointing(interval="10s", storage=str(where / "storage")),
-                        spark_conf={"spark.sql.shuffle.partitions": "2"},
-                    )
-                    orders = hg.kafka.source(kafka.servers, topic="orders", max_offsets_per_trigger=limit)
-                    out = hg.kafka.sink(
-                        kafka.servers,
-                        topic=target(),
-                        transactional_id_prefix="bench",
-                        **options,  # type: ignore[arg-type]
-                    )
-                    job.source("orders", orders).transform("summaries", _summaries).sink("out", out)
-                    with closing(_UntilRead(spark, rows, lambda: ask(where / "storage", "etl", "cancel"))) as reading:
-                        run(job, spark)
-                        return reading.wait()
-
-            return work
-
-        plain()  # not measured: the first ones warm up Spark and its Python workers
-        ours()()
-        compare(
-            f"{rows:,} orders from Kafka, windows for {users:,} users, to Kafka (wanted: at least 0.9)",
-            "rows",
-            {
-                "Spark's own sink, at least once": plain,
-                "two-phase, exactly once": ours(),
-                "the same without the write-ahead log": ours(write_ahead=False),
-                "staged, exactly once": ours(mode="staged"),
-            },
-            3,  # a round takes minutes
-        )
-
-
-class _UntilRead(Listener):
-    """Takes the time until the queries of a session have worked on this many rows."""
-
-    def __init__(self, spark: SparkSession, rows: int, then: Callable[[], None] = lambda: None) -> None:
-        self._rows = rows
-        self._then = then
-        self._read = 0
-        self._done: SimpleQueue[Timing] = SimpleQueue()
-        self._clock = Clock()
-        super().__init__(spark)
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        before, self._read = self._read, self._read + event.progress.numInputRows
-        if before < self._rows <= self._read:
-            self._done.put(self._clock.read(self._rows))
-            self._then()
-
-    def wait(self) -> Timing:
-        """The time it took."""
-        return self._done.get(timeout=600)
-
-
-def _summaries(frame: DataFrame) -> DataFrame:
-    order = F.from_json(F.col("value").cast("string"), "user string, amount double, at_ms bigint")
-    orders = frame.select(order.alias("order")).select(
-        "order.user", "order.amount", F.timestamp_millis("order.at_ms").alias("at")
-    )
-    totals = (
-        orders.withWatermark("at", "10 seconds")
-        .groupBy("user", F.window("at", "10 minutes"))
-        .agg(F.sum("amount").alias("total"), F.count("*").alias("orders"))
-    )
-    summary = F.to_json(F.struct("user", F.col("window.start").alias("start"), "total", "orders"))
-    return totals.select(F.col("user").alias("key"), summary.alias("value"))
-
-
-def _fill(kafka: Kafka, topic: str, rows: int, users: int, step_ms: int) -> None:
-    with TransactionWriter.open(kafka.servers, {}, "bench-fill", TIMEOUT_MS, topic) as writer:
-        writer.begin()
-        for begin in range(0, rows, PIECE):
-            numbers = range(begin, min(begin + PIECE, rows))
-            keys = [f"user-{number % users}" for number in numbers]
-            values = [
-                json.dumps({"user": key, "amount": number % 100 + 0.5, "at_ms": number * step_ms})
-                for key, number in zip(keys, numbers, strict=True)
-            ]
-            # Split by number and not by key: every partition is then as far in event time as the others.
-            where = pa.array([number % PARTITIONS for number in numbers], pa.int32())
-            writer.write(pa.record_batch({"key": keys, "value": values, "partition": where}))
-        writer.commit()
 
 
 # -- rows into a table -----------------------------------------------------------------------------------------------
@@ -266,7 +139,3 @@ def _commits(spark: SparkSession, kafka: Kafka, checkpoints: int, *, write_ahead
 
         run(job, spark, on_event)
     return seen[5:]  # the first ones start what the others use
-
-
-ON_SPARK: Mapping[str, Callable[[SparkSession], None]] = {"kafka": windows, "postgres": postgres, "commit": commits}
-ALONE: Mapping[str, Callable[[], None]] = {"publish": publish}

@@ -1,0 +1,1 @@
+"""The comparisons, a module each."""
