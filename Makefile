@@ -16,8 +16,12 @@ CORE_TESTS := tests/property tests/scenario tests/step tests/unit
 CORE_FLAGS := $(TWO_AT_ONCE) $(CORE_TESTS) --cov=headgate/core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 PYTEST_FLAGS := $(TWO_AT_ONCE) $(CORE_TESTS:%=--ignore=%) --durations=40 --durations-min=5 --times build/durations.json
 
+# uv compiles nothing when it installs. Where Python may not keep what it has compiled either, each of the hundreds of
+# processes of a run compiles all of PySpark and pandas anew: a third of the time of the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup services demo example-etl example-sensors example-exercise test test-fast prove check bench lock clean
+.PHONY: help setup services demo example-etl example-sensors example-exercise ui screenshots test test-fast prove check bench bench-quick lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +65,16 @@ example-exercise: setup ## Run the first exercise: payments to balances, Kafka t
 	@sh scripts/ensure_services.sh kafka
 	@$(BIN)/python -m examples.exercise_kafka_to_kafka.run $(ARGS)
 
+# What it writes is committed, so that nobody else needs node: a test sees that it was built from these sources.
+ui: setup ## Build the web UI into headgate/serve/ui (needs node 20 and npm)
+	@$(BIN)/python -m scripts.ui_contract
+	@cd ui && npm ci --silent && npx tsc --noEmit && node build.mjs
+
+# Some of them: make screenshots ARGS="history dark-400"
+screenshots: setup ## Make pictures of every page of the web UI in build/screenshots
+	@sh scripts/ensure_services.sh chromium
+	@$(BIN)/python -m tests.ui.screenshots $(ARGS)
+
 check: setup ## Lint, formatting and types
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check
@@ -98,8 +112,12 @@ prove-zombies-%:
 prove-soak:
 	@$(BIN)/python -m tests.soak --minutes 60 --report $(REPORTS)
 
-bench: setup services ## Measure
+bench: setup services ## Measure Headgate and its peers side by side, some hours; what is finished is kept
 	@$(BIN)/python -m bench
+
+bench-quick: setup ## The same in short: few cases, small sizes, one round
+	@sh scripts/ensure_services.sh kafka
+	@$(BIN)/python -m bench --quick --fresh
 
 lock: $(LOCKED) ## Write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer releases)
 	@$(UV) compile --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
@@ -107,5 +125,5 @@ lock: $(LOCKED) ## Write requirements.lock anew from pyproject.toml (UPGRADE=1 t
 		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
 clean: ## Remove .venv, caches and build output
-	rm -rf $(VENV) build dist headgate.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) build dist ui/node_modules headgate.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 	find headgate tests services bench examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make sure that the servers for tests and examples are there: PostgreSQL and MariaDB from Debian's packages, and the
-# jars of Kafka, OpenSearch and HBase from Maven, in build/services. Silent and quick when all is there.
+# jars of Kafka, OpenSearch and HBase from Maven, in build/services; and chromium, in which the web UI is tested.
+# Silent and quick when all is there.
 # With names, as in `ensure_services.sh kafka postgres`, only those.
 set -eu
 
@@ -39,6 +40,9 @@ missing_packages() {
     if wanted mariadb; then
         { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null 2>&1 || echo mariadb-server-core
         command -v mariadb >/dev/null 2>&1 || echo mariadb-client-core
+    fi
+    if wanted chromium; then
+        [ -x /usr/bin/chromium ] || echo chromium
     fi
     command -v openssl >/dev/null 2>&1 || echo openssl
     if [ -n "$(stale_jars)" ]; then
@@ -89,7 +93,7 @@ fetch_jars() {
 
 for name in $names; do
     case $name in
-        postgres | mariadb) ;;
+        postgres | mariadb | chromium) ;;
         *) [ -f "$root/services/poms/$name/pom.xml" ] || give_up "there is no server $name" ;;
     esac
 done

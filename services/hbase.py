@@ -114,10 +114,16 @@ class HBase(Server):
         """Whether the gateway reaches a region server, and every region is open."""
         try:
             status, answer = self.request("GET", "/status/cluster", timeout=5)
-            tables, _ = self.request("GET", "/", timeout=5)
+            if status != 200 or not json.loads(answer).get("LiveNodes"):
+                return False
+            status, answer = self.request("GET", "/", timeout=5)
+            return status == 200 and all(self._is_open(each["name"]) for each in json.loads(answer).get("table", ()))
         except (OSError, http.client.HTTPException):
             return False
-        return status == 200 and tables == 200 and bool(json.loads(answer).get("LiveNodes"))
+
+    def _is_open(self, table: str) -> bool:
+        """Whether a row of a table can be read: then its region is open. One that is not there is 404."""
+        return self.request("GET", f"/{quote(table)}/0", timeout=5)[0] in (200, 404)
 
     def request(
         self,

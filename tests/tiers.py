@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import settings
 
-FOLDERS = {"kills", "spark", "examples", "services"}
+FOLDERS = {"kills", "spark", "examples", "services", "ui"}
 """All tests in these folders are heavy."""
 FIXTURES = {"spark", "kafka", "postgres", "mariadb", "opensearch", "hbase", "guarded"}
 """Tests that use one of these are heavy. Any other test that is must say so: ``@pytest.mark.heavy``.

@@ -87,7 +87,7 @@ WITH_ZONE = pa.timestamp("us", "UTC")
         (["12"], pa.int64(), "'12'"),
         (pd.Series(["12"]), pa.int64(), "it is string"),
         (pa.array([1.5]), pa.int64(), "truncated"),
-        ([1.5], pa.int64(), "1.5 is no whole number"),
+        ([1.5], pa.int64(), "1.5 is not a whole number"),
         (np.array([1.5]), pa.int64(), "truncated"),
         ([1 << 40], pa.int32(), "too large"),
         (pa.array([1 << 40]), pa.int32(), "not in range"),
@@ -96,8 +96,8 @@ WITH_ZONE = pa.timestamp("us", "UTC")
         (pa.array([datetime(2024, 1, 1)]), WITH_ZONE, "one has a zone"),  # noqa: DTZ001 - as above
         ([{"b": 1}], pa.struct([("a", pa.int64())]), "it has no field 'b'"),
         (pa.array([{"b": 1}]), pa.struct([("a", pa.int64())]), "it is struct"),
-        ([[0.5]], pa.list_(pa.int64()), "0.5 is no whole number"),
-        ([{"k": 0.5}], pa.map_(pa.string(), pa.int64()), "0.5 is no whole number"),
+        ([[0.5]], pa.list_(pa.int64()), "0.5 is not a whole number"),
+        ([{"k": 0.5}], pa.map_(pa.string(), pa.int64()), "0.5 is not a whole number"),
         (5, pa.int64(), "not iterable"),
     ],
 )

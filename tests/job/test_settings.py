@@ -218,7 +218,7 @@ def test_windows_take_durations_as_they_are_written() -> None:
         (lambda: windows.tumbling("at", 0), "size=0 is too short"),
         (
             lambda: windows.tumbling(cast("Any", 600), "10min"),
-            "time=600 is no column: name the one of event time, time=",
+            "time=600 is not the name of a column: name the one of event time, time=",
         ),
         (lambda: windows.sliding("at", "10min", "1h"), "slide='1h' is longer than size='10min': rows between two"),
     ],

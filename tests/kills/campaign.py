@@ -91,6 +91,10 @@ class Campaign:
                 self.report.rounds.append(done)
                 tell(done)
             self._come_to_rest()
+        except BaseException as error:
+            for name, server in self._ground.started.items():
+                error.add_note(f"{name}: {server.last_words()}")
+            raise
         finally:
             if self._job is not None and self._job.process.poll() is None:
                 self._job.kill()

@@ -147,6 +147,12 @@ def test_an_import_from_inside_the_small_client_is_found(source: str) -> None:
     assert from_inside_the_broker("from headgate.connect.kafka.broker import BrokerClient", "headgate") == []
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("metrics/")])
+def test_metrics_are_read_from_views_and_measure_nothing(name: str) -> None:
+    allowed = ("headgate.metrics", "headgate.view", "headgate.errors", "headgate.values", "headgate.__version__")
+    assert stale_generations(text(name), "headgate.metrics", allowed) == []
+
+
 def test_every_stage_is_there() -> None:
     assert {name.split("/")[0] for name in FILES if "/" in name} >= {*STAGES, "core", "run"}
 
@@ -185,10 +191,53 @@ def test_a_name_of_sparks_is_found_in_a_path(source: str) -> None:
     assert path_parts('"the commits and offsets of a sentence"') == set()
 
 
+HTTP = {name for name in FILES if name.startswith("serve/")}
+HEAVY = ("fastapi", "starlette", "uvicorn", "pydantic", "anyio")
+LIGHT = {"serve/__init__.py"} | {
+    f"serve/{name}.py" for name in ("access", "broadcast", "catalog", "process", "listening")
+}
+"""What a job imports before it runs. The rest waits for a thread of its own."""
+
+
+def roots(source: str) -> set[str]:
+    """The packages that a source imports when it is imported itself."""
+    found: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_only_what_serves_knows_how_http_is_served() -> None:
+    knowing = {name for name in FILES if not roots(text(name)).isdisjoint(HEAVY)}
+    assert knowing
+    assert knowing <= HTTP - LIGHT
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("serve/")])
+def test_what_serves_knows_no_stage_but_the_storage_and_nothing_of_jobs(name: str) -> None:
+    forbidden = ("source", "task", "channel", "snapshot", "sink", "job", "connect", "cli", "sim", "audit", "demo")
+    allowed = ("headgate.task.logs",)
+    known = [each for each in imported(text(name), "headgate.serve") if not each.startswith(allowed)]
+    assert [each for each in known if each.removeprefix("headgate.").partition(".")[0] in forbidden] == []
+
+
 @pytest.mark.parametrize(
     ("module", "not_needed"),
-    [("headgate.run.start", "pandas"), ("headgate.channel.reader", "headgate.core.job")],
-    ids=["driver", "reader"],
+    [
+        ("headgate.run.start", "pandas"),
+        ("headgate.run.start", "prometheus_client"),
+        ("headgate.run.start", "opentelemetry.sdk"),
+        ("headgate.channel.reader", "headgate.core.job"),
+        ("headgate.run.start", "fastapi"),
+        ("headgate.run.start", "uvicorn"),
+        ("headgate.cli", "fastapi"),
+        ("headgate.cli", "pydantic"),
+        ("headgate.cli", "starlette"),
+        ("headgate.cli", "http.client"),
+    ],
 )
 def test_a_process_does_not_import_what_it_does_not_need(module: str, not_needed: str) -> None:
     """Each costs every start of it a part of a second."""

@@ -114,6 +114,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "jdbc",
         "kafka",
         "mariadb",
+        "metrics",
         "postgres",
         "restart",
         "search",

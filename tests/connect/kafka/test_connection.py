@@ -102,7 +102,7 @@ def test_an_answer_that_trickles_in_does_not_stretch_the_deadline() -> None:
 
 def test_whoever_closes_every_connection_may_want_another_security_protocol() -> None:
     with _listening(_take) as address:
-        found = _refused(address, timeout_s=2.0)
+        found = _refused(address, timeout_s=0.5)
     assert isinstance(found, ExternalError)
     assert "is security.protocol PLAINTEXT right for this port?" in str(found)
 
@@ -264,5 +264,5 @@ def test_a_secure_connection_that_is_cut_off_is_no_mistake_of_the_user(certifica
                 secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     with _listening(serve) as address:
-        found = _refused(address, _trusting(certificates), timeout_s=2.0)
+        found = _refused(address, _trusting(certificates), timeout_s=0.5)
     assert isinstance(found, ExternalError)

@@ -118,7 +118,7 @@ def test_an_executor_whose_answer_is_lost_writes_anew_once_more_and_the_rows_are
     compare(visible(kafka, topic), rows_of(write_id(0)))
 
 
-def test_without_a_net_a_pre_commit_of_what_the_broker_has_given_up_fails(
+def test_without_a_write_ahead_log_a_pre_commit_of_what_the_broker_has_given_up_fails(
     kafka: Kafka, topic: str, spark: SparkSession, opened: Open
 ) -> None:
     sink = opened(numbers(kafka, topic, write_ahead=False, timeout_s=SHORT_S, downtime_s=0))
