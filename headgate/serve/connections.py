@@ -38,8 +38,6 @@ class Connections:
         self._config = config
         self._shared = ServerState()
         self._unproven: dict[GuardedProtocol, None] = {}  # In the order in which they came.
-        self.closing = False
-        """Whoever comes now is turned away."""
 
     def make(self) -> "GuardedProtocol":
         """The protocol of a new connection."""
@@ -63,7 +61,6 @@ class Connections:
 
         Nobody listens any more, but connections that were taken from the socket before may still be on their way here.
         """
-        self.closing = True
         for connection in list(self._shared.connections):
             with contextlib.suppress(LocalProtocolError):  # What came on it was no request: it is closed below.
                 connection.shutdown()

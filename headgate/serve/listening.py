@@ -109,9 +109,11 @@ class HttpServer:
             backlog=BACKLOG,
             ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
         )
-        await stop.wait()
-        server.close()
-        await connections.close(GOODBYE_S)
+        try:
+            await stop.wait()
+        finally:
+            server.close()
+            await connections.close(GOODBYE_S)
 
     def _heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What goes wrong outside of any request. Of what whoever connects does wrong nothing is written down."""

@@ -23,7 +23,8 @@ class Job:
         self.core: Watched = watched(line("a"))
         self.lock = threading.Lock()
         self.asked = threading.Event()
-        self.server = ControlServer(self.status, self.submit, "orders", ME)
+        self.warned: list[str] = []
+        self.server = ControlServer(self.status, self.submit, "orders", ME, self.warned.append)
         self.server.open(store, described)
         control._talk(store.read_control() or {}, "GET", "/v1/config", None, 600.0)  # From here on it is quick.
 

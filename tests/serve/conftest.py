@@ -23,6 +23,7 @@ def job(store: JobStore) -> Iterator[Job]:
     found = Job(store, DESCRIBED)
     yield found
     found.server.close()
+    assert found.warned == []
 
 
 @pytest.fixture

@@ -50,13 +50,15 @@ def opened(storage: Path, name: str) -> JobStore:
 @pytest.fixture
 def web(storages: list[Path]) -> Iterator[Web]:
     """A server for both storages, in this process."""
+    warned: list[str] = []
     listening = socket.create_server(("127.0.0.1", 0))
     about = {"pid": os.getpid(), "machine": "here", "job": None, "leader": None}
     stores = [open_store(str(each)) for each in storages]
-    serving = HttpServer(listening, server.StoredJobs(stores, about, lambda _: None), ServerAccess(TOKEN, None))
+    serving = HttpServer(listening, server.StoredJobs(stores, about, warned.append), ServerAccess(TOKEN, None))
     serving.start()
     yield Web("127.0.0.1", listening.getsockname()[1], {"Authorization": f"Bearer {TOKEN}"})
     serving.close()
+    assert warned == []
 
 
 def test_jobs_that_have_ended_are_told_from_their_storage(web: Web, storages: list[Path]) -> None:

@@ -67,6 +67,7 @@ def job(store: JobStore) -> Iterator[DrivenJob]:
     found = DrivenJob(store)
     yield found
     found.close()
+    assert found.warned == []
 
 
 @pytest.fixture

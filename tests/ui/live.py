@@ -35,7 +35,8 @@ class DrivenJob:
         self._store = store
         self._written = 0
         self._created: set[int] = set()
-        self.server = ControlServer(self.status, self.submit, "orders", ME)
+        self.warned: list[str] = []
+        self.server = ControlServer(self.status, self.submit, "orders", ME, self.warned.append)
         self._keep()
         store.put_description(DESCRIBED)
         self.server.open(store, DESCRIBED)

@@ -33,13 +33,15 @@ def address(tmp_path: Path, job: DrivenJob) -> Iterator[str]:
         store = JobStore.open(open_store(str(storages[storage])), name)
         keep(core, store)
         store.put_description(DESCRIBED)
+    warned: list[str] = []
     listening = socket.create_server(("127.0.0.1", 0))
     about = {"pid": os.getpid(), "machine": "here", "job": None, "leader": None}
-    jobs = StoredJobs([open_store(str(one)) for one in storages], about, lambda _: None)
+    jobs = StoredJobs([open_store(str(one)) for one in storages], about, warned.append)
     serving = HttpServer(listening, jobs, ServerAccess(TOKEN, None))
     serving.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}/#token={TOKEN}"
     serving.close()
+    assert warned == []
 
 
 def test_all_jobs_of_the_storages_are_listed_and_found(address: str, open_page: Opened) -> None:
