@@ -112,6 +112,9 @@ class HttpServer:
         try:
             await stop.wait()
         finally:
+            # asyncio drops a connection that it has taken and not yet begun to serve when its server is closed.
+            loop.remove_reader(self._socket)
+            await asyncio.sleep(0)
             server.close()
             await connections.close(GOODBYE_S)
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import threading
 import time
+import warnings
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,9 @@ from headgate.run.control import ControlClient
 from headgate.serve import connections, gate
 from headgate.serve.access import Right, ServerAccess, access_for, is_loopback
 from headgate.serve.connections import GuardedProtocol
+from headgate.serve.listening import HttpServer
+from headgate.serve.server import StoredJobs
+from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.cli.live import Job
 from tests.serve.web import Web, web_of
@@ -303,3 +309,35 @@ def test_a_connection_that_comes_at_the_end_is_closed(job: Job, web: Web, monkey
     job.server.close()
     assert here.wait(60)
     assert made[0].is_closing()
+
+
+def test_a_connection_that_is_taken_as_the_end_comes_is_closed(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """It has left the queue of the socket, and nothing serves it yet: asyncio would forget it without closing it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    warned: list[str] = []
+    jobs = StoredJobs([open_store(str(tmp_path))], {}, warned.append)
+    server = HttpServer(listening, jobs, ServerAccess("0" * 32, None))
+    server.start()
+    with socket.create_connection(listening.getsockname()) as first:
+        first.sendall(b"GET /v1/overview HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert first.recv(1)  # It serves.
+    assert server._loop is not None
+    assert server._stop is not None
+    loop, stop = server._loop, server._stop
+    late = socket.socket()
+
+    def end() -> None:
+        late.connect(listening.getsockname())
+        loop.call_soon(stop.set)  # In the turn of the loop in which the connection is taken.
+
+    warnings.simplefilter("always", ResourceWarning)
+    loop.call_soon_threadsafe(end)
+    server._thread.join(60)
+    with late:
+        late.settimeout(60)
+        assert late.recv(1) == b""
+    server.close()
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == warned == []
