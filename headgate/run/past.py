@@ -7,7 +7,11 @@ kept, the history what became of all of them.
 import heapq
 from typing import Any
 
+from headgate import layout
+from headgate.core.ids import CheckpointId
 from headgate.core.records import CompletedCheckpoint, Kind
+from headgate.snapshot.files import tables_of
+from headgate.store.api import Missing
 from headgate.store.history import HistoryReader
 from headgate.store.jobstore import JobStore
 from headgate.view import history as told, job as view
@@ -55,6 +59,31 @@ class JobPast:
         """One checkpoint, task by task. None if nobody knows it."""
         found = view.checkpoints(self._records, self._held, self.history.lines_of([number]), [number])
         return found[0] if found else None
+
+    def partitions(self, number: int, task: str) -> list[Line]:
+        """The state partitions of a task in a checkpoint, from its manifest; none of a checkpoint that is not kept."""
+        try:
+            record, extra = self._store.read_record(CheckpointId(number))
+        except Missing:
+            return []
+        parts = record.tasks if isinstance(record, CompletedCheckpoint) else ()
+        snapshot = next((part for part in parts if part.task == task), None)
+        if snapshot is None:
+            return []
+        table = tables_of([extra])
+        sizes: dict[tuple[int, int], int] = {}
+        for name in snapshot.files:
+            place = layout.state_place(name)
+            if place is not None:
+                sizes[place] = sizes.get(place, 0) + table[name].size
+        # Spark numbers operators. Which is whose is certain where there is one for each that keeps state.
+        operators = sorted({operator for operator, _ in sizes})
+        uids = snapshot.stateful if len(operators) == len(snapshot.stateful) == 1 else operators
+        names = {operator: str(uid) for operator, uid in zip(operators, uids, strict=True)}
+        return [
+            {"operator": names[operator], "partition": partition, "bytes": size}
+            for (operator, partition), size in sorted(sizes.items())
+        ]
 
     def counts(self) -> dict[str, int]:
         """How many checkpoints there are, by what became of them."""

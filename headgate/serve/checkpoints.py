@@ -3,7 +3,7 @@
 One rule: as in ``shapes``: views in, plain data out, and what is not known is None.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.view.summary import summary as summarise
@@ -80,23 +80,20 @@ def task_statistics(one: Line, task: str) -> Data:
     }
 
 
-def task_details(one: Line, task: str) -> Data:
-    """The same, with its state partitions (``partitions`` of the task's part), as far as they are recorded."""
+def task_details(one: Line, task: str, parts: Sequence[Line]) -> Data:
+    """The same, with its state partitions as far as they are known."""
     done = one["state"] == "completed"
     partitions = [
         {
-            "index": number,
-            "operator": each.get("operator"),
+            "index": each["partition"],
+            "operator": each["operator"],
             "status": "completed" if done else "pending_or_failed",
-            "state_size": each.get("bytes"),
-            "checkpointed_size": each.get("new_bytes"),
-            "rows": each.get("rows"),
+            "state_size": each["bytes"],
         }
-        for number, each in enumerate(one["tasks"][task].get("partitions") or ())
+        for each in parts
     ]
-    names = ("state_size", "checkpointed_size", "rows")
-    figures = {name: sorted(each[name] for each in partitions if each[name] is not None) for name in names}
-    return {**task_statistics(one, task), "summary": summarise(figures), "subtasks": partitions}
+    summary = summarise({"state_size": sorted(each["state_size"] for each in partitions)})
+    return {**task_statistics(one, task), "summary": summary, "subtasks": partitions}
 
 
 def summary(figures: Mapping[str, Line]) -> Data:

@@ -580,21 +580,17 @@ class PartitionStatistics(AnswerModel):
     index: int
     operator: str | None
     status: Literal["completed", "pending_or_failed"]
-    state_size: int | None
-    checkpointed_size: int | None
-    rows: int | None
+    state_size: int
 
 
 class PartitionsSummary(AnswerModel):
     """Over the partitions."""
 
     state_size: StatsSummary
-    checkpointed_size: StatsSummary
-    rows: StatsSummary
 
 
 class TaskCheckpointDetails(TaskCheckpointStatistics):
-    """One task's part in a checkpoint, by state partition as far as that is recorded."""
+    """One task's part in a checkpoint; by state partition, as its manifest tells while the checkpoint is kept."""
 
     summary: PartitionsSummary
     subtasks: list[PartitionStatistics]

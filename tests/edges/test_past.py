@@ -1,6 +1,7 @@
 """A job's past by pages says just what a walk over all of it says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,27 @@ def test_no_more_lines_wait_than_there_is_room_for() -> None:
     [lines] = wrote
     assert len(lines) == WAITING_MAX + 1
     assert (lines[0]["event"], lines[0]["lines"]) == ("gap", 500)
+
+
+def test_state_partitions_are_read_from_the_manifest_while_the_checkpoint_is_kept(tmp_path: Path) -> None:
+    store = JobStore.open(LocalStore(tmp_path), "orders")
+    sizes = {
+        "offsets/4": 1,
+        "state/0/0/4.zip": 10,
+        "state/0/0/b1.sst": 20,
+        "state/0/2/4.zip": 5,
+        "state/0/_metadata/metadata": 7,
+    }
+    record = completed(line("a"), 3)
+    [part] = record.tasks
+    tables = {f"tasks/a/g1/{name}": [size, 0] for name, size in sizes.items()}
+    record = replace(record, tasks=(replace(part, files=tuple(tables)),))
+    store.create_record(record, {"files": tables, "segments": {}})
+    past = JobPast(store)
+    assert past.partitions(3, "a") == [
+        {"operator": "a-op", "partition": 0, "bytes": 30},
+        {"operator": "a-op", "partition": 2, "bytes": 5},
+    ]
+    assert past.partitions(3, "b") == past.partitions(2, "a") == []
+    store.delete_record(record.id)
+    assert past.partitions(3, "a") == []

@@ -94,14 +94,15 @@ def test_a_failed_checkpoint_says_why_and_when() -> None:
     assert (found["status"], found["failure_message"], found["failure_timestamp"]) == ("FAILED", "too slow", 9)
 
 
-def test_state_partitions_are_shown_where_they_are_recorded() -> None:
-    task = {"total_bytes": 30, "partitions": [{"operator": "sums", "bytes": 10, "rows": 1}, {"bytes": 20, "rows": 3}]}
-    found = checkpoints.task_details(one(state="completed", tasks={"a": task}), "a")
+def test_state_partitions_are_shown_with_what_they_come_to() -> None:
+    parts = [{"operator": "sums", "partition": index, "bytes": size} for index, size in ((0, 10), (2, 20))]
+    found = checkpoints.task_details(one(state="completed", tasks={"a": {"total_bytes": 30}}), "a", parts)
     assert [(each["index"], each["operator"], each["state_size"]) for each in found["subtasks"]] == [
         (0, "sums", 10),
-        (1, None, 20),
+        (2, "sums", 20),
     ]
-    assert (found["summary"]["state_size"]["avg"], found["summary"]["checkpointed_size"]["max"]) == (15, None)
+    assert found["summary"]["state_size"]["avg"] == 15
+    assert checkpoints.task_details(one(tasks={"a": {}}), "a", [])["summary"]["state_size"]["avg"] is None
 
 
 def test_a_return_of_the_whole_job_says_from_where_and_until_when() -> None:

@@ -167,12 +167,10 @@ class Recorded:
                 operator=task.operators[-1],
                 status="completed",
                 state_size=round(part["state_size"] / 16 * (1 + (index % 5) / 9)),
-                checkpointed_size=round(part["checkpointed_size"] / 16 * (1 + (index % 3) / 7)),
-                rows=1000 * (index + 3),
             )
             for index in range(16 if task.stateful else 0)
         ]
-        figures = {name: stats([row[name] for row in rows]) for name in ("state_size", "checkpointed_size", "rows")}
+        figures = {"state_size": stats([row["state_size"] for row in rows])}
         return blank(models.TaskCheckpointDetails, **part, summary=figures, subtasks=rows)
 
     def events(self, world: World, asked: dict[str, list[str]]) -> Data:

@@ -54,11 +54,14 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
 
     @app.get("/v1/jobs/{jid}/checkpoints/details/{number}/subtasks/{task}", response_model=models.TaskCheckpointDetails)
     def task_details(jid: str, number: Number, task: str) -> Any:
-        one = _one(known(catalog, jid), number)
+        job = known(catalog, jid)
+        one = _one(job, number)
         if task not in one["tasks"]:
             there = ", ".join(one["tasks"]) or "none"
             raise RequestRefused(404, f"nothing is known of task {task} in checkpoint {number}; known tasks: {there}")
-        return shaped.task_details(one, task)
+        with job.reading.past() as past:
+            parts = past.partitions(number, task)
+        return shaped.task_details(one, task, parts)
 
     @app.get("/v1/jobs/{jid}/savepoints", response_model=models.Savepoints)
     def savepoints(jid: str) -> Any:

@@ -341,15 +341,11 @@ export interface PartitionStatistics {
   index: number;
   operator: string | null;
   status: "completed" | "pending_or_failed";
-  state_size: number | null;
-  checkpointed_size: number | null;
-  rows: number | null;
+  state_size: number;
 }
 
 export interface PartitionsSummary {
   state_size: StatsSummary;
-  checkpointed_size: StatsSummary;
-  rows: StatsSummary;
 }
 
 export interface PlainTrigger {

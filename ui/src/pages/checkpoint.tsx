@@ -168,9 +168,7 @@ const PARTITIONS: Column<PartitionStatistics>[] = [
   { key: "index", head: "Partition", width: 90, sort: (one) => one.index, cell: (one) => one.index },
   { key: "operator", head: "Operator", width: 160, grow: 2, sort: (one) => one.operator, cell: (one) => one.operator ?? "–" },
   { key: "status", head: "Status", width: 150, cell: (one) => (one.status === "completed" ? "completed" : "pending or failed") },
-  { key: "rows", head: "Rows", width: 110, grow: 1, end: true, sort: (one) => one.rows, cell: (one) => count(one.rows) },
   { key: "full", head: "Full", width: 110, grow: 1, end: true, sort: (one) => one.state_size, cell: (one) => bytes(one.state_size) },
-  { key: "new", head: "New", width: 110, grow: 1, end: true, sort: (one) => one.checkpointed_size, cell: (one) => bytes(one.checkpointed_size) },
 ];
 
 function TaskOf({ checkpoint, task, path }: { checkpoint: CheckpointStatistics; task: string; path: string }) {
@@ -200,15 +198,13 @@ function TaskOf({ checkpoint, task, path }: { checkpoint: CheckpointStatistics; 
       </Card>
       <Card title="By state partition" tight>
         {data.subtasks.length === 0 ? (
-          <Empty title="Nothing is recorded by partition">The task keeps no state, or the release that took this checkpoint did not write it down.</Empty>
+          <Empty title="Nothing is known by partition">The task keeps no state, or the checkpoint is not kept any more.</Empty>
         ) : (
           <>
             <StatsTable
               label="Over the partitions"
               rows={[
-                { name: "Rows", format: count, stats: data.summary.rows },
                 { name: "Full size", format: bytes, stats: data.summary.state_size },
-                { name: "New bytes", format: bytes, stats: data.summary.checkpointed_size },
               ]}
             />
             <Table label="Partitions" rows={data.subtasks} columns={PARTITIONS} rowKey={(one) => `${one.operator ?? ""} ${one.index}`} tall />
