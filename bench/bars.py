@@ -137,5 +137,13 @@ BARS: Sequence[Bar] = (
         at_most=1.3,
         against="Headgate, 50 k keys",
     ),
+    Bar(
+        "a browser looks at a busy job",
+        "watched",
+        "Headgate, one browser",
+        _ETL,
+        at_least=0.98,
+        against="Headgate, nobody looks",
+    ),
     Bar("idle", "idle", "Headgate", "cores", at_most=0.05, unit="cores"),
 )

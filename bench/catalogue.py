@@ -11,6 +11,7 @@ from bench.cases.overhead import Overhead
 from bench.cases.python import Keyed, Windows
 from bench.cases.recovery import DriverKilled, ExceptionInCode, ExecutorKilled
 from bench.cases.start import Start
+from bench.cases.watched import Watched
 
 CASES: Mapping[str, type[Case]] = {
     each.name: each
@@ -29,6 +30,7 @@ CASES: Mapping[str, type[Case]] = {
         Idle,
         StateSize,
         Overhead,
+        Watched,
         Backpressure,
         Growth,
     )

@@ -39,7 +39,7 @@ def new_job(request: Request) -> hg.Job:
     """A job with what the contender sets, and nothing else."""
     interval = request["interval"]
     return hg.Job(
-        "bench",
+        orders.JOB,
         checkpoint=hg.Checkpointing(storage=f"{request['where']}/storage", interval=interval),
         state_backend=BACKENDS[request["backend"]](),
         spark_conf=request["conf"],

@@ -5,6 +5,8 @@ Order n is a function of n. Sums are of multiples of 1/128, so that they are exa
 
 from typing import Any
 
+JOB = "bench"
+"""What Headgate's job is called."""
 USERS = 10_000
 WINDOW_MS = 600_000
 STEP_MS = 1
