@@ -215,10 +215,10 @@ class Requests:
                 self._untaken.add(operation.name)
                 self._over(operation, operation.decided or Reply(Outcome.FAILED, "the job's process is ending"))
 
-    def say_goodbye(self, wait_s: float = LAST_WORDS_S) -> None:
+    def say_goodbye(self) -> None:
         """Wait until those who were answered by the end of the process have taken their answers, for a moment."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._untaken, timeout=wait_s)
+            self._changed.wait_for(lambda: not self._untaken, timeout=LAST_WORDS_S)
 
     def took(self, name: str) -> None:
         """Somebody has heard what became of an operation."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.run import requests
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.cli.live import Job
@@ -24,6 +25,12 @@ def job(store: JobStore) -> Iterator[Job]:
     yield found
     found.server.close()
     assert found.warned == []
+
+
+@pytest.fixture
+def nobody_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for something does not come for the answer, so a job that ends need not wait for them."""
+    monkeypatch.setattr(requests, "LAST_WORDS_S", 0.0)
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def test_whoever_waits_hears_as_soon_as_it_is_over(job: Job, web: Web, user: Thr
     assert web.get(f"{ORDERS}/operations/{name}?wait=0.01&after=5")["outcome"] == "done", "it is over for all"
 
 
+@pytest.mark.usefixtures("nobody_comes_back")
 def test_waiting_ends_with_its_time(job: Job, web: Web) -> None:
     name = begin(web, "/checkpoints")
     assert web.get(f"{ORDERS}/operations/{name}?wait=0.05")["status"]["id"] == "IN_PROGRESS"
@@ -90,6 +91,7 @@ def test_a_process_that_ends_waits_for_nobody_for_long(job: Job, web: Web, monke
     assert time.monotonic() - begun_s < 30
 
 
+@pytest.mark.usefixtures("nobody_comes_back")
 def test_what_it_takes_is_told_meanwhile(job: Job, web: Web, user: ThreadPoolExecutor) -> None:
     job.core.tell(job.core.committed("a", 0))
     job.core.ask()
@@ -126,6 +128,7 @@ def test_holding_releasing_and_deleting_are_about_one_checkpoint(job: Job, web: 
     assert web.get(f"{ORDERS}/operations/{name}?wait=60")["outcome"] == "done"
 
 
+@pytest.mark.usefixtures("nobody_comes_back")
 def test_who_repeats_a_request_starts_nothing_twice(job: Job, web: Web) -> None:
     assert [begin(web, "/checkpoints", {"triggerId": "mine"}) for _ in range(3)] == ["mine"] * 3
     assert job.core.requests + len(job.core.state.checkpoints.pending) >= 1

@@ -15,6 +15,8 @@ from tests.cli.live import Job
 from tests.serve.web import Web
 from tests.step_helpers import ME
 
+pytestmark = pytest.mark.usefixtures("nobody_comes_back")
+
 TEXT = (Path(__file__).parents[2] / "docs" / "rest.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (`(?:GET|POST|DELETE) /v1.*?) \| (.*?) \|", re.MULTILINE)
 NAMES = {"JID": "jid", "TASK": "task", "ID": "number", "REQUEST": "request"}
