@@ -45,6 +45,7 @@ class Recorder:
         self._recoveries = Recoveries()
         self._progress_ms: int | None = None
         self._gave_up: str | None = None
+        self._gc_ratio: float | None = None
         self._stalls: dict[str, str] = {}
         """What stands still, by what it is. Replaced and never changed: it is read from other threads."""
 
@@ -99,6 +100,10 @@ class Recorder:
                 )
             case "state":
                 self._figures.state(fields["task"], fields["sizes"])
+            case "python":
+                self._figures.python(fields["task"], fields["ratio"])
+            case "gc":
+                self._gc_ratio = fields["ratio"]
             case _:
                 self._timing.measured(now_ms, note.kind, fields)
                 self._sinks.measured(note.kind, fields)
@@ -127,6 +132,8 @@ class Recorder:
         for line in self._timing.watch(now_ms, event, before, after, effects):
             told = told or line["event"] == "checkpoint-failed"
             if line["event"] == "checkpoint-completed":
+                if self._gc_ratio is not None:
+                    line["gc_ratio"] = self._gc_ratio
                 for task, part in line["tasks"].items():
                     part["figures"] = self._figures.noted(task, now_ms)
             yield line

@@ -60,7 +60,12 @@ def test_a_checkpoint_is_told_with_what_each_task_spent_on_it() -> None:
         "publish_ms": 6,
         "restarts": 0,
     }
-    assert tasks["a"].pop("figures") == {"rows_in": 0, "busy_ratio": 0.0, "backpressured_ratio": 0.0}
+    assert tasks["a"].pop("figures") == {
+            "rows_in": 0,
+            "batches": 0,
+            "busy_ratio": 0.0,
+            "backpressured_ratio": 0.0,
+        }
     assert tasks["a"] == {
         "start_delay_ms": 0,
         "alignment_ms": 0,

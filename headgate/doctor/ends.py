@@ -1,0 +1,194 @@
+"""Rules over what goes on around the tasks: failures, transactions, disks, clocks, calls that do not return.
+
+One rule: what can be proved is said, and nothing is guessed at. A loop is the same batch again, a clock is wrong if
+something happened before its cause.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from headgate.doctor import directory
+from headgate.doctor.cause import Cause
+from headgate.doctor.facts import JobFacts, Line, Unknown, ids
+from headgate.doctor.finding import Severity
+from headgate.view.text import duration, size
+
+FAILURES_MIN = 3
+"""The same batch has failed so often: a passing fault would have passed."""
+NEAR, VERY_NEAR = 0.5, 0.8
+"""Of the time after which the other system gives a transaction up."""
+SKEW_LEAST_MS = 1_000
+"""Clocks that are kept right by NTP differ by milliseconds."""
+
+SETTINGS = {
+    "user": ("the job's own code", "put right what it says; a batch that may be left out: mode='at-most-once'"),
+    "external": ("the other system", "put right what it says; nothing is lost meanwhile"),
+    "lost-executor": (
+        "spark.executor.memory",
+        "executors die on this batch: give them memory, or smaller batches",
+    ),
+}
+"""What to change for each class of failure."""
+
+
+def restart_loop(facts: JobFacts) -> Iterator[Cause]:
+    """A task fails on the same batch again and again."""
+    loops: dict[str, tuple[int, list[Line]]] = {}
+    began: dict[str, int] = {}
+    for line in facts.events:
+        task = str(line.get("task"))
+        match line["event"]:
+            case "task-started":
+                began[task] = line["batch"]
+                if task in loops and loops[task][0] < line["batch"]:
+                    del loops[task]
+            case "task-failed" if task in began:
+                batch, failures = loops.get(task, (began[task], []))
+                loops[task] = (began[task], [*failures, line] if batch == began[task] else [line])
+            case _:
+                pass
+    now = {each["task"]: each["batch"] for each in facts.view["tasks"]}
+    for task, (batch, failures) in loops.items():
+        if len(failures) < FAILURES_MIN or now.get(task, batch) > batch:
+            continue
+        last = failures[-1]
+        setting, advice = SETTINGS.get(last["class"], ("Job.restart", "see `headgate logs`: its trace is in the log"))
+        yield Cause(
+            "restarts in a loop on the same batch",
+            Severity.PROBLEM,
+            f"task {task} has failed {len(failures)} times on batch {batch + 1} within "
+            f"{duration(last['at'] - failures[0]['at'])}, the last time ({last['class']}): {last['message']}",
+            f"{advice}. A restart strategy that gives up lets somebody notice",
+            rule="restart-loop",
+            setting=setting if last["class"] in SETTINGS else "Job.restart",
+            value="" if last["class"] in SETTINGS else "restart.failure_rate(...)",
+            tasks=(task,),
+        )
+
+
+def transactions(facts: JobFacts) -> Iterator[Cause]:
+    """Transactions of a sink are open for nearly as long as the other system keeps them."""
+    limits = {
+        sink["uid"]: (sink["transaction_timeout_ms"], task)
+        for task, plan in facts.planned.items()
+        for sink in plan["sinks"]
+        if sink.get("transaction_timeout_ms")
+    }
+    if not limits:
+        return
+    spans = [
+        (after, after["completed_ms"] + (after["commit_ms"] or 0) - before["triggered_ms"], before)
+        for before, after in zip(facts.completed, facts.completed[1:], strict=False)
+        if after["completed_ms"] is not None
+    ]
+    if not spans:
+        raise Unknown
+    for sink, (limit_ms, task) in limits.items():
+        had_rows = [each for each in spans if _rows(each[0], task) > _rows(each[2], task)]
+        if not had_rows:
+            continue
+        longest, open_ms, _ = max(had_rows[-20:], key=lambda each: each[1])
+        if open_ms < NEAR * limit_ms:
+            continue
+        yield Cause(
+            "transactions near their time-out",
+            Severity.PROBLEM if open_ms >= VERY_NEAR * limit_ms else Severity.WARNING,
+            f"a transaction of sink {sink} was open for {duration(open_ms)}, from the checkpoint before until "
+            f"checkpoint {longest['id']} was committed; after {duration(limit_ms)} the other system gives it up",
+            "raise the time-out, there and here, or checkpoint more often: what is given up after it was pre-committed "
+            "must be written anew, or is lost",
+            rule="transactions-near-timeout",
+            setting=f"transaction_timeout of sink {sink}",
+            value=f"{-(-4 * open_ms // 1_000):.0f}s",
+            tasks=(task,),
+            checkpoints=(longest["id"],),
+        )
+
+
+def _rows(checkpoint: Line, task: str) -> int:
+    """How many rows a task had read. A task of which nothing was noted may have had some with each."""
+    figures = checkpoint["tasks"].get(task, {}).get("figures") or {}
+    return int(figures["rows_in"] if "rows_in" in figures else checkpoint["id"])
+
+
+def disks(facts: JobFacts) -> Iterator[Cause]:
+    """A disk that the job writes to has little room."""
+    if not facts.places:
+        raise Unknown
+    for place in facts.places:
+        found = directory.space(place)
+        if found.verdict in (Severity.OK, Severity.NOTE):
+            continue
+        new = sorted(each["new_bytes"] or 0 for each in facts.completed[-20:])
+        more = new[len(new) // 2] if new else 0
+        lasts = f"; a checkpoint typically brings {size(more)}" if more else ""
+        yield Cause(
+            "disk nearly full",
+            found.verdict,
+            f"{found.evidence}{lasts}",
+            "make room there, keep fewer checkpoints and savepoints, or name another directory",
+            rule="disk-nearly-full",
+            setting="Checkpointing.working_directory" if place.role == WORKING else "Checkpointing.storage",
+            checkpoints=ids(facts.completed, 1),
+        )
+
+
+WORKING = "working directory"
+
+
+def clocks(facts: JobFacts) -> Iterator[Cause]:
+    """A checkpoint that came before its successor's leader began, and says that it began after that.
+
+    A checkpoint of an earlier leader is complete before the next one leads, for that shuts it out. So if its trigger
+    bears a later time than the begin of the next, the two clocks differ by that much at least.
+    """
+    began = {line["generation"]: line for line in facts.events if line["event"] == "generation"}
+    if not began:
+        raise Unknown
+    worst: tuple[int, Line, Line, Line] | None = None
+    for checkpoint in facts.checkpoints:
+        own = began.get(checkpoint["generation"])
+        if checkpoint["state"] != "completed" or checkpoint["triggered_ms"] is None or own is None:
+            continue
+        for generation, line in began.items():
+            if generation > checkpoint["generation"] and line.get("leader") != own.get("leader"):
+                apart = checkpoint["triggered_ms"] - line["at"]
+                if apart > SKEW_LEAST_MS and (worst is None or apart > worst[0]):
+                    worst = (apart, checkpoint, own, line)
+    if worst is None:
+        return
+    apart, checkpoint, own, line = worst
+    yield Cause(
+        "clocks of machines differ",
+        Severity.WARNING,
+        f"checkpoint {checkpoint['id']} was complete before {line['leader']} began to lead, and {own['leader']} says "
+        f"that it began {duration(apart)} after that: their clocks differ by that much at least, or one was set back",
+        "let NTP keep the clocks of all machines: timers, time-outs and logins rest on them",
+        rule="clock-skew",
+        setting="NTP (chrony, systemd-timesyncd) of the machines",
+        checkpoints=(checkpoint["id"],),
+    )
+
+
+def stalls(facts: JobFacts) -> Iterator[Cause]:
+    """Something stands still now, much longer than it usually takes."""
+    for text in facts.view["stalled"]:
+        named = [task for task in facts.tasks if text.startswith(f"task {task}:")]
+        yield Cause(
+            "something stands still",
+            Severity.PROBLEM,
+            text,
+            "see the place that is named: what it waits for (a lock, another system, a full disk) must answer; a job "
+            "that is started again goes on from its last checkpoint",
+            rule="stalled",
+            setting="what is named there",
+            tasks=tuple(named),
+        )
+
+
+RULES: Mapping[str, Callable[[JobFacts], Iterator[Cause]]] = {
+    "restart-loop": restart_loop,
+    "transactions-near-timeout": transactions,
+    "disk-nearly-full": disks,
+    "clock-skew": clocks,
+    "stalled": stalls,
+}
