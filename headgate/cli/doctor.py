@@ -46,7 +46,9 @@ def doctor(
 
     if not env:
         if job is None:
-            refuse("doctor takes a job, or --env for this machine: headgate doctor JOB, or headgate doctor --env [JOB.py]")
+            refuse(
+                "doctor takes a job, or --env for this machine: headgate doctor JOB, or headgate doctor --env [JOB.py]"
+            )
         _look_at(job, storage, as_json=as_json)
     if job is None:
         needs = JobNeeds(storage=storage or os.environ.get(STORAGE_VARIABLE) or None)

@@ -36,7 +36,11 @@ def slow_ms(facts: JobFacts) -> float:
 
 
 def start_delay(facts: JobFacts) -> Iterator[Cause]:
-    """The barrier takes long to come through a task: a batch goes on, or data is queued up before the barrier."""
+    """The barrier takes long to come through a task, which has to read what stands before it.
+
+    A source is cut right after the batch that it has committed last, and never waits: it is always a reader of
+    channels that does.
+    """
     slow = [each for each in facts.recent if _latest(each) >= slow_ms(facts)]
     if 2 * len(slow) <= len(facts.recent) or any(True for _ in alignment(facts)):
         return
@@ -49,15 +53,15 @@ def start_delay(facts: JobFacts) -> Iterator[Cause]:
         f"from the trigger to the last barrier {duration(typical)} (median of {len(facts.recent)} checkpoints), "
         f"of which {duration(own)} in task {holder}{said}"
     )
-    setting, value, advice = _shorter(facts, holder, blamed)
     yield Cause(
         "slow start delay",
         Severity.WARNING,
         evidence,
-        advice,
+        "let barriers overtake data, as unaligned=True does at once, aligned_checkpoint_timeout after a while; or let "
+        f"{blamed} have less before it: quicker or smaller batches, and a smaller max_batches_ahead",
         rule="slow-start-delay",
-        setting=setting,
-        value=value,
+        setting="Checkpointing.aligned_checkpoint_timeout",
+        value="1s",
         tasks=tuple(dict.fromkeys((holder, blamed))),
         checkpoints=ids(shown),
     )
@@ -137,18 +141,6 @@ def _doing(facts: JobFacts, task: str) -> tuple[str, str]:
     if batch is not None:
         told += f" with batches of {duration(batch)}"
     return told, blamed
-
-
-def _shorter(facts: JobFacts, holder: str, blamed: str) -> tuple[str, str, str]:
-    """The setting, a value, and what it does."""
-    if facts.upstream.get(holder) and not facts.checkpointing.get("unaligned"):
-        advice = f"let barriers overtake data (unaligned=True), or make the batches of {blamed} quicker"
-        return "Checkpointing.unaligned", "True", advice
-    advice = (
-        "the barrier waits for the end of a batch: let batches stay shorter with latency, or, where the job gives them "
-        f"a size (rows_per_batch, max_offsets_per_trigger), with that; or make {blamed} quicker"
-    )
-    return "Job.latency", f"{slow_ms(facts) / 2:.0f}ms", advice
 
 
 # -- snapshots -------------------------------------------------------------------------------------------------------

@@ -32,30 +32,21 @@ SETTINGS = {
 
 def restart_loop(facts: JobFacts) -> Iterator[Cause]:
     """A task fails on the same batch again and again."""
-    loops: dict[str, tuple[int, list[Line]]] = {}
-    began: dict[str, int] = {}
+    loops: dict[str, list[Line]] = {}
     for line in facts.events:
-        task = str(line.get("task"))
-        match line["event"]:
-            case "task-started":
-                began[task] = line["batch"]
-                if task in loops and loops[task][0] < line["batch"]:
-                    del loops[task]
-            case "task-failed" if task in began:
-                batch, failures = loops.get(task, (began[task], []))
-                loops[task] = (began[task], [*failures, line] if batch == began[task] else [line])
-            case _:
-                pass
-    now = {each["task"]: each["batch"] for each in facts.view["tasks"]}
-    for task, (batch, failures) in loops.items():
-        if len(failures) < FAILURES_MIN or now.get(task, batch) > batch:
-            continue
+        if line["event"] == "task-failed" and "batch" in line:
+            before = loops.get(line["task"], [])
+            loops[line["task"]] = [*before, line] if before and before[-1]["batch"] == line["batch"] else [line]
+    committed = {each["task"]: each["batch"] for each in facts.view["tasks"]}
+    for task, failures in loops.items():
         last = failures[-1]
+        if len(failures) < FAILURES_MIN or committed.get(task, -1) >= last["batch"]:
+            continue
         setting, advice = SETTINGS.get(last["class"], ("Job.restart", "see `headgate logs`: its trace is in the log"))
         yield Cause(
             "restarts in a loop on the same batch",
             Severity.PROBLEM,
-            f"task {task} has failed {len(failures)} times on batch {batch + 1} within "
+            f"task {task} has failed {len(failures)} times on batch {last['batch']} within "
             f"{duration(last['at'] - failures[0]['at'])}, the last time ({last['class']}): {last['message']}",
             f"{advice}. A restart strategy that gives up lets somebody notice",
             rule="restart-loop",

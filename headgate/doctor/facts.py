@@ -51,7 +51,7 @@ class JobFacts:
     checkpoints: Sequence[Line] = ()
     """The newest, in the order of ids."""
     events: Sequence[Line] = ()
-    """The newest that tell of generations, starts and failures, the oldest first."""
+    """The newest that tell of generations and failures, the oldest first."""
     places: tuple[Directory, ...] = ()
     """The directories of the job that are on this machine."""
     partitions: Mapping[str, Sequence[Line]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from headgate.doctor.ends import WORKING
 from headgate.doctor.facts import CHECKPOINTS_MAX, EVENTS_MAX, JobFacts, Line
 from headgate.run.past import JobPast
 
-EVENTS = ("generation", "task-started", "task-failed")
+EVENTS = ("generation", "task-failed")
 
 
 def gather(past: JobPast, view: Line, described: Line | None, local_root: Path | None, now_ms: int) -> JobFacts:

@@ -169,8 +169,15 @@ class Recorder:
         task, failure = _failure_of(event)
         again = None if task is None else _new_restart(before, after, task)
         if task is not None and failure is not None and (back or over or again is not None):
-            run, what = before.execution.tasks[task].run, failure.message
-            yield {"event": "task-failed", "task": task, "run": run, "class": failure.kind.value, "message": what}
+            stood, what = before.execution.tasks[task], failure.message
+            yield {
+                "event": "task-failed",
+                "task": task,
+                "run": stood.run,
+                "batch": stood.boundary.batch + 1,
+                "class": failure.kind.value,
+                "message": what,
+            }
             cause, kind = f"task {task} failed: {what}", failure.kind
         elif back or over:
             most = after.settings.tolerable_failed_checkpoints
