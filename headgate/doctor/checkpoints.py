@@ -281,7 +281,10 @@ def _typical(facts: JobFacts, part: str) -> tuple[float, list[Line]] | None:
 
 
 def _slow_sink(facts: JobFacts) -> str | None:
-    """The sink with the longest commits, if its process says how long they took."""
+    """The sink with the longest commits, if its process says how long they took, or the only one there is."""
+    known = [sink["uid"] for plan in facts.planned.values() for sink in plan["sinks"]]
+    if len(known) == 1:
+        return str(known[0])
     means: dict[str, float] = {
         each["sink"]: each["commits_ms"] / each["committed"] for each in facts.view["sinks"] if each["committed"]
     }
