@@ -33,8 +33,8 @@ SETTINGS = {
 def restart_loop(facts: JobFacts) -> Iterator[Cause]:
     """A task fails on the same batch again and again."""
     loops: dict[str, list[Line]] = {}
-    for line in facts.events:
-        if line["event"] == "task-failed" and "batch" in line:
+    for line in facts.failures:
+        if "batch" in line:  # Earlier releases did not say.
             before = loops.get(line["task"], [])
             loops[line["task"]] = [*before, line] if before and before[-1]["batch"] == line["batch"] else [line]
     committed = {each["task"]: each["batch"] for each in facts.view["tasks"]}
@@ -130,28 +130,30 @@ def clocks(facts: JobFacts) -> Iterator[Cause]:
     """A checkpoint that came before its successor's leader began, and says that it began after that.
 
     A checkpoint of an earlier leader is complete before the next one leads, for that shuts it out. So if its trigger
-    bears a later time than the begin of the next, the two clocks differ by that much at least.
+    bears a later time than the begin of the next, the two clocks differ by that much at least. The clock of one process
+    never goes back.
     """
-    began = {line["generation"]: line for line in facts.events if line["event"] == "generation"}
-    if not began:
+    if not facts.generations:
         raise Unknown
-    worst: tuple[int, Line, Line, Line] | None = None
+    worst: tuple[int, Line, Line] | None = None
     for checkpoint in facts.checkpoints:
-        own = began.get(checkpoint["generation"])
-        if checkpoint["state"] != "completed" or checkpoint["triggered_ms"] is None or own is None:
+        if checkpoint["state"] != "completed" or checkpoint["triggered_ms"] is None:
             continue
-        for generation, line in began.items():
-            if generation > checkpoint["generation"] and line.get("leader") != own.get("leader"):
-                apart = checkpoint["triggered_ms"] - line["at"]
-                if apart > SKEW_LEAST_MS and (worst is None or apart > worst[0]):
-                    worst = (apart, checkpoint, own, line)
+        for line in facts.generations:
+            apart = checkpoint["triggered_ms"] - line["at"]
+            if (
+                line["generation"] > (checkpoint["generation"] or line["generation"])
+                and apart > SKEW_LEAST_MS
+                and (worst is None or apart > worst[0])
+            ):
+                worst = (apart, checkpoint, line)
     if worst is None:
         return
-    apart, checkpoint, own, line = worst
+    apart, checkpoint, line = worst
     yield Cause(
         "clocks of machines differ",
         Severity.WARNING,
-        f"checkpoint {checkpoint['id']} was complete before {line['leader']} began to lead, and {own['leader']} says "
+        f"checkpoint {checkpoint['id']} was complete before {line['leader']} began to lead, and its own leader says "
         f"that it began {duration(apart)} after that: their clocks differ by that much at least, or one was set back",
         "let NTP keep the clocks of all machines: timers, time-outs and logins rest on them",
         rule="clock-skew",

@@ -21,8 +21,10 @@ are slow while everything is loaded, so a typical value is a median of these at 
 RECENT = 20
 """The typical value is that of the last so many: what was slow an hour ago and is not now is nobody's trouble."""
 CHECKPOINTS_MAX = 200
-EVENTS_MAX = 1_000
-"""As much of the history is read at most."""
+GENERATIONS_MAX = 8
+FAILURES_MAX = 100
+FAILURES_MS = 86_400_000
+"""As much of the history is read at most; of failures, those of a day before the job was last heard of."""
 
 
 class Unknown(Exception):
@@ -50,8 +52,10 @@ class JobFacts:
     """Its plan and its settings. Empty if nobody has written them down."""
     checkpoints: Sequence[Line] = ()
     """The newest, in the order of ids."""
-    events: Sequence[Line] = ()
-    """The newest that tell of generations and failures, the oldest first."""
+    generations: Sequence[Line] = ()
+    """The newest lines that tell who began to lead, the oldest first."""
+    failures: Sequence[Line] = ()
+    """The newest lines that tell of tasks that failed, the oldest first."""
     places: tuple[Directory, ...] = ()
     """The directories of the job that are on this machine."""
     partitions: Mapping[str, Sequence[Line]] = field(default_factory=dict)

@@ -7,31 +7,35 @@ from typing import Any
 
 from headgate.doctor.directory import Directory
 from headgate.doctor.ends import WORKING
-from headgate.doctor.facts import CHECKPOINTS_MAX, EVENTS_MAX, JobFacts, Line
+from headgate.doctor.facts import (
+    CHECKPOINTS_MAX,
+    FAILURES_MAX,
+    FAILURES_MS,
+    GENERATIONS_MAX,
+    JobFacts,
+    Line,
+)
 from headgate.run.past import JobPast
-
-EVENTS = ("generation", "task-failed")
 
 
 def gather(past: JobPast, view: Line, described: Line | None, local_root: Path | None, now_ms: int) -> JobFacts:
     """What is recorded of a job, and how much room its directories have."""
     checkpoints = past.checkpoints(CHECKPOINTS_MAX)
-    events = [line for _, line in past.history.events(EVENTS_MAX, types=EVENTS)]
-    kept = next((each for each in reversed(checkpoints) if each["kept"] and each["tasks"]), None)
-    partitions: dict[str, list[Line]] = {}
-    if kept is not None:
-        found = {task: past.partitions(kept["id"], task) for task in kept["tasks"]}
-        partitions = {task: list(parts) for task, parts in found.items() if parts}
+    began = past.history.events(GENERATIONS_MAX, types=("generation",))
+    heard_ms = (view["started_ms"] or now_ms) + (view["uptime_ms"] or 0)
+    failed = past.history.events(FAILURES_MAX, since_ms=heard_ms - FAILURES_MS, types=("task-failed",))
+    kept = next((each["id"] for each in reversed(checkpoints) if each["kept"]), None)
     return JobFacts(
         job=view["job"],
         now_ms=now_ms,
         view=view,
         described=described or {},
         checkpoints=checkpoints,
-        events=events,
+        generations=[line for _, line in began],
+        failures=[line for _, line in failed],
         places=tuple(_places(described or {}, local_root)),
-        partitions=partitions,
-        partitions_of=None if kept is None else kept["id"],
+        partitions={} if kept is None else past.all_partitions(kept),
+        partitions_of=kept,
     )
 
 

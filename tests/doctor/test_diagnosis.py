@@ -478,7 +478,8 @@ def test_a_checkpoint_that_began_after_it_was_shut_out_shows_that_clocks_differ(
     cause = job.found("clock-skew")
     assert cause.checkpoints == (6,)
     assert (
-        "checkpoint 6 was complete before other began to lead, and me says that it began 59.0 s after" in cause.evidence
+        "checkpoint 6 was complete before other began to lead, and its own leader says that it began 59.0 s after"
+        in cause.evidence
     )
 
 
