@@ -348,7 +348,7 @@ def failing(facts: JobFacts) -> Iterator[Cause]:
         f"{len(told)} in a row, the last because: {told[0]['why']}",
         "nothing is committed until one completes: put right what it says, then ask for one with `headgate checkpoint`",
         rule="checkpoints-fail",
-        setting="Checkpointing.timeout" if slow else "Checkpointing.tolerable_failed_checkpoints",
+        setting="Checkpointing.timeout" if slow else "the part that declined it",
         value=f"{2 * timeout_ms // 1_000}s" if slow and timeout_ms is not None else "",
         checkpoints=ids(list(reversed(told))),
     )

@@ -5,6 +5,8 @@ something happened before its cause.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
 
 from headgate.doctor import directory
 from headgate.doctor.cause import Cause
@@ -38,9 +40,11 @@ def restart_loop(facts: JobFacts) -> Iterator[Cause]:
             before = loops.get(line["task"], [])
             loops[line["task"]] = [*before, line] if before and before[-1]["batch"] == line["batch"] else [line]
     committed = {each["task"]: each["batch"] for each in facts.view["tasks"]}
+    since_ms = facts.view["started_ms"] or 0
     for task, failures in loops.items():
         last = failures[-1]
-        if len(failures) < FAILURES_MIN or committed.get(task, -1) >= last["batch"]:
+        over = last["at"] < since_ms or committed.get(task, -1) >= last["batch"]
+        if over or len(failures) < FAILURES_MIN:
             continue
         setting, advice = SETTINGS.get(last["class"], ("Job.restart", "see `headgate logs`: its trace is in the log"))
         yield Cause(
@@ -66,39 +70,60 @@ def transactions(facts: JobFacts) -> Iterator[Cause]:
     }
     if not limits:
         return
+    done = facts.completed
     spans = [
-        (after, after["completed_ms"] + (after["commit_ms"] or 0) - before["triggered_ms"], before)
-        for before, after in zip(facts.completed, facts.completed[1:], strict=False)
+        _Open(after["completed_ms"] + (after["commit_ms"] or 0) - before["triggered_ms"], before, after)
+        for before, after in pairwise(done)
         if after["completed_ms"] is not None
-    ]
+    ][-20:]
+    if done and facts.view["state"] == "running":
+        spans.append(_Open(facts.now_ms - done[-1]["triggered_ms"], done[-1], None))
     if not spans:
         raise Unknown
     for sink, (limit_ms, task) in limits.items():
-        had_rows = [each for each in spans if _rows(each[0], task) > _rows(each[2], task)]
-        if not had_rows:
+        longest = max((each for each in spans if _has_rows(facts, task, each)), key=_for_ms, default=None)
+        if longest is None or longest.ms < NEAR * limit_ms:
             continue
-        longest, open_ms, _ = max(had_rows[-20:], key=lambda each: each[1])
-        if open_ms < NEAR * limit_ms:
-            continue
+        until = "and still is" if longest.after is None else f"until checkpoint {longest.after['id']} was committed"
         yield Cause(
             "transactions near their time-out",
-            Severity.PROBLEM if open_ms >= VERY_NEAR * limit_ms else Severity.WARNING,
-            f"a transaction of sink {sink} was open for {duration(open_ms)}, from the checkpoint before until "
-            f"checkpoint {longest['id']} was committed; after {duration(limit_ms)} the other system gives it up",
+            Severity.PROBLEM if longest.ms >= VERY_NEAR * limit_ms else Severity.WARNING,
+            f"a transaction of sink {sink} was open for {duration(longest.ms)}, from checkpoint {longest.before['id']} "
+            f"on, {until}; after {duration(limit_ms)} the other system gives it up",
             "raise the time-out, there and here, or checkpoint more often: what is given up after it was pre-committed "
             "must be written anew, or is lost",
             rule="transactions-near-timeout",
             setting=f"transaction_timeout of sink {sink}",
-            value=f"{-(-4 * open_ms // 1_000):.0f}s",
+            value=f"{-(-4 * longest.ms // 1_000):.0f}s",
             tasks=(task,),
-            checkpoints=(longest["id"],),
+            checkpoints=tuple(each["id"] for each in (longest.before, longest.after) if each is not None),
         )
 
 
-def _rows(checkpoint: Line, task: str) -> int:
-    """How many rows a task had read. A task of which nothing was noted may have had some with each."""
-    figures = checkpoint["tasks"].get(task, {}).get("figures") or {}
-    return int(figures["rows_in"] if "rows_in" in figures else checkpoint["id"])
+class _Open(NamedTuple):
+    """For how long a transaction was open: from the trigger of a checkpoint until the next was committed, or still."""
+
+    ms: int
+    before: Line
+    after: Line | None
+
+
+def _for_ms(span: _Open) -> int:
+    return span.ms
+
+
+def _has_rows(facts: JobFacts, task: str, span: _Open) -> bool:
+    """Whether rows came meanwhile. Without any nothing was open. Where nobody counts, some may have come."""
+    had = _rows(span.before["tasks"].get(task, {}).get("figures"))
+    if span.after is None:
+        has = _rows(next((each for each in facts.view["tasks"] if each["task"] == task), None))
+    else:
+        has = _rows(span.after["tasks"].get(task, {}).get("figures"))
+    return had is None or has is None or has > had
+
+
+def _rows(figures: Line | None) -> int | None:
+    return None if figures is None else figures.get("rows_in")
 
 
 def disks(facts: JobFacts) -> Iterator[Cause]:

@@ -132,8 +132,8 @@ class Recorder:
         for line in self._timing.watch(now_ms, event, before, after, effects):
             told = told or line["event"] == "checkpoint-failed"
             if line["event"] == "checkpoint-completed":
-                if self._gc_ratio is not None:
-                    line["gc_ratio"] = self._gc_ratio
+                if self._gc_ratio is not None:  # Once: a job that is idle collects nothing, and measures nothing.
+                    line["gc_ratio"], self._gc_ratio = self._gc_ratio, None
                 for task, part in line["tasks"].items():
                     part["figures"] = self._figures.noted(task, now_ms)
             yield line

@@ -427,10 +427,22 @@ def test_transactions_that_come_near_their_time_out_are_named(store: JobStore) -
         job.go(commit_ms=2_000)
     cause = job.found("transactions-near-timeout")
     assert cause.verdict is Severity.PROBLEM
-    assert "a transaction of sink out was open for 13.1 s" in cause.evidence
+    assert "a transaction of sink out was open for 13.1 s, from checkpoint 1 on, until checkpoint 2" in cause.evidence
     assert (cause.setting, cause.value) == ("transaction_timeout of sink out", "53s")
     job.described["plan"]["tasks"][1]["sinks"][0]["transaction_timeout_ms"] = 900_000
     assert job.look().causes == ()
+
+
+def test_a_transaction_that_is_still_open_is_named(store: JobStore) -> None:
+    job = Sick(store)
+    job.described["plan"]["tasks"][1]["sinks"][0]["transaction_timeout_ms"] = 60_000
+    healthy(job, 6)
+    job.core.wait(55_000)
+    assert job.look().causes == (), "no rows since"
+    job.batch("b")
+    cause = job.found("transactions-near-timeout")
+    assert cause.verdict is Severity.PROBLEM
+    assert "was open for 55.0 s, from checkpoint 6 on, and still is; after 1 min" in cause.evidence
 
 
 def test_a_sink_without_rows_has_no_transactions(store: JobStore) -> None:
