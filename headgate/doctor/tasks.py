@@ -209,8 +209,8 @@ def watermark(facts: JobFacts) -> Iterator[Cause]:
         stood = _since_it_stands(points)
         latest = [point.figures["event_time_max_ms"] for point in stood]
         moves = sum(after > before for before, after in pairwise(latest))
-        idle = _idle_inputs(facts, stood)
-        if moves < STANDS_MIN or latest[-1] < YEAR_MS or not idle:
+        inputs, idle = _inputs(facts, stood)
+        if moves < STANDS_MIN or latest[-1] < YEAR_MS or len(inputs) < 2:
             continue
         at_ms = stood[-1].figures.get("watermark_ms")
         stands = (
@@ -218,13 +218,18 @@ def watermark(facts: JobFacts) -> Iterator[Cause]:
             if at_ms is None
             else f"has had the same watermark for {duration(stood[-1].at_ms - stood[0].at_ms)}"
         )
-        who = " and ".join(idle)
+        who = " and ".join(idle or inputs)
+        told = (
+            f"no rows come from {who}"
+            if idle
+            else f"the events of one of its inputs ({', '.join(inputs)}) do not go on"
+        )
         yield Cause(
             "watermark stands still",
             Severity.WARNING,
-            f"task {task} {stands}, while its events went on by {duration(latest[-1] - latest[0])} (checkpoints "
-            f"{stood[0].checkpoint} to {stood[-1].checkpoint}): no rows come from {who}",
-            f"see why {who} is idle; if it may be, let it send a row from time to time, or let the quickest input say "
+            f"task {task} {stands}, while its latest event went on by {duration(latest[-1] - latest[0])} (checkpoints "
+            f"{stood[0].checkpoint} to {stood[-1].checkpoint}): {told}",
+            f"see why {who} stands still; if it may, let it send a row from time to time, or let the quickest input say "
             "how late it is, which drops rows of the others as late",
             rule="watermark-stands-still",
             setting="spark.sql.streaming.multipleWatermarkPolicy",
@@ -245,15 +250,13 @@ def _since_it_stands(points: Sequence[Point]) -> Sequence[Point]:
     return points[begin:]
 
 
-def _idle_inputs(facts: JobFacts, points: Sequence[Point]) -> list[str]:
-    """The inputs from which nothing came, of a task with several; a channel is told by the task that it comes from."""
+def _inputs(facts: JobFacts, points: Sequence[Point]) -> tuple[list[str], list[str]]:
+    """The inputs of a task, and those from which nothing came; a channel is told by the task that it comes from."""
     first: Mapping[str, int] = points[0].figures.get("source_rows", {})
     last: Mapping[str, int] = points[-1].figures.get("source_rows", {})
-    quiet = [name for name in last if last[name] <= first.get(name, 0)]
-    if len(last) < 2 or len(quiet) == len(last):
-        return []
     writers = {each["id"]: each["from"] for each in (facts.described.get("plan") or {}).get("channels", ())}
-    return [writers.get(name, name) for name in quiet]
+    quiet = [name for name in last if last[name] <= first.get(name, 0)]
+    return [writers.get(name, name) for name in last], [writers.get(name, name) for name in quiet]
 
 
 def garbage(facts: JobFacts) -> Iterator[Cause]:

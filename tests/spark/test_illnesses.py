@@ -26,6 +26,7 @@ from headgate.sink.api import WriteId
 from headgate.sink.files import FileSink
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
+from services.server import wait_until
 
 ASKED_MAX = 150
 """So many checkpoints are asked for until an illness must have shown."""
@@ -58,21 +59,40 @@ def found(seen: Diagnosis, rule: str) -> Cause:
     return cause
 
 
+def started(job: hg.Job, spark: SparkSession) -> hg.JobClient:
+    """Begin to run a job, and wait until it does."""
+    client = job.start(spark=spark)
+    wait_until(lambda: client.status()["state"] == "running" or not client.is_running, 120, "the job to run")
+    assert client.is_running, client.status()
+    return client
+
+
 def checkpoint(directory: Path) -> Reply:
     """Ask a running job for a checkpoint, and wait for it."""
     return ControlClient(JobStore.find(open_store(str(directory / "storage")), "ill")).ask("checkpoint")
 
 
+def another_batch(client: hg.JobClient) -> None:
+    """Wait until the last task of the job has had one more batch."""
+
+    def batches() -> int:
+        return int(client.status()["tasks"][-1]["batches"] or 0)
+
+    before = batches()
+    wait_until(lambda: batches() > before, 120, "another batch")
+
+
 def until(job: hg.Job, spark: SparkSession, directory: Path, *wanted: str) -> Diagnosis:
     """Run a job, and look after each checkpoint until all of these rules have found something."""
-    client = job.start(spark=spark)
+    client = started(job, spark)
     try:
         for _ in range(ASKED_MAX):
+            another_batch(client)
             checkpoint(directory)
             seen = look(directory, client.status())
             if set(wanted) <= {each.rule for each in seen.causes}:
                 return seen
-        pytest.fail(f"after {ASKED_MAX} checkpoints: {look(directory, client.status())}")
+        pytest.fail(f"{wanted} after {ASKED_MAX} checkpoints: {look(directory, client.status())}")
     finally:
         client.cancel()
 
@@ -105,8 +125,9 @@ def test_nothing_is_found_with_a_job_that_is_well(spark: SparkSession, tmp_path:
     )
     windows.sink("out", hg.files.sink(tmp_path / "out"))
     source.sink("plain", hg.files.sink(tmp_path / "plain"))
-    client = job.start(spark=spark)
+    client = started(job, spark)
     for _ in range(8):
+        another_batch(client)
         checkpoint(tmp_path)
     running = look(tmp_path, client.status())
     client.stop()
@@ -157,8 +178,9 @@ def test_a_function_of_sparks_own_is_not_taken_for_python(
         "hashed", lambda frame: frame.withColumn("h", F.sha2(F.repeat("key", 500), 512))
     )
     busy.sink("out", hg.files.sink(tmp_path / "out"))
-    client = job.start(spark=spark)
+    client = started(job, spark)
     for _ in range(20):
+        another_batch(client)
         checkpoint(tmp_path)
     seen = look(tmp_path, client.status())
     client.cancel()
@@ -187,7 +209,7 @@ def test_forty_partitions_for_a_few_rows_are_too_many(spark: SparkSession, tmp_p
     try:
         job = made(tmp_path, spark_conf={})
         counted = rows(job).transform(
-            "counted", lambda frame: frame.withWatermark("event_time", "1s").dropDuplicates(["key", "event_time"])
+            "counted", lambda frame: frame.withWatermark("event_time", "1 second").dropDuplicates(["key", "event_time"])
         )
         counted.sink("out", hg.files.sink(tmp_path / "out"))
         cause = found(until(job, spark, tmp_path, "too-many-partitions"), "too-many-partitions")
@@ -200,16 +222,36 @@ def test_forty_partitions_for_a_few_rows_are_too_many(spark: SparkSession, tmp_p
 # -- state and watermarks --------------------------------------------------------------------------------------------
 
 
+def with_two_inputs(directory: Path, quiet: hg.Source) -> hg.Job:
+    """Windows over a source that goes on and another one."""
+    job = made(directory, interval="10min")
+    quick = rows(job, "quick").transform(
+        "a", lambda frame: frame.select("key", "event_time").withWatermark("event_time", "1 second")
+    )
+    still = job.source("quiet", quiet).transform(
+        "b", lambda frame: frame.select("key", "event_time").withWatermark("event_time", "1 second")
+    )
+    counted = quick.union("both", still).transform(
+        "counted", lambda frame: frame.groupBy("key", F.window("event_time", "1 second")).count()
+    )
+    counted.sink("out", hg.files.sink(directory / "out"))
+    return job
+
+
 def test_an_input_without_rows_holds_back_the_watermark(spark: SparkSession, tmp_path: Path) -> None:
-    job = made(tmp_path, interval="10min")
-    quick = rows(job, "quick").transform("a", lambda frame: frame.withWatermark("event_time", "1 second"))
-    quiet = rows(job, "quiet", rows=1).transform("b", lambda frame: frame.withWatermark("event_time", "1 second"))
-    both = quick.union("both", quiet)
-    counted = both.transform("counted", lambda frame: frame.groupBy("key", F.window("event_time", "1 second")).count())
-    counted.sink("out", hg.files.sink(tmp_path / "out"))
-    seen = until(job, spark, tmp_path, "watermark-stands-still")
+    (tmp_path / "quiet").mkdir()
+    (tmp_path / "quiet" / "one.json").write_text('{"key": "k", "event_time": "2025-01-01T00:00:00Z"}\n')
+    quiet = hg.files.source(tmp_path / "quiet", schema="key STRING, event_time TIMESTAMP")
+    seen = until(with_two_inputs(tmp_path, quiet), spark, tmp_path, "watermark-stands-still")
     assert [each.rule for each in seen.causes] == ["watermark-stands-still"]
     assert "no rows come from quiet" in found(seen, "watermark-stands-still").evidence
+
+
+@pytest.mark.long
+def test_an_input_whose_rows_are_all_left_out_holds_it_back_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    quiet = hg.generator.source(rows=1, rows_per_batch=100)
+    seen = until(with_two_inputs(tmp_path, quiet), spark, tmp_path, "watermark-stands-still")
+    assert "inputs (quick, quiet) do not go on" in found(seen, "watermark-stands-still").evidence
 
 
 @pytest.mark.long
@@ -227,8 +269,9 @@ def test_keys_that_come_again_do_not_grow(spark: SparkSession, tmp_path: Path) -
     job = made(tmp_path, interval="10min")
     once = rows(job, rows_per_batch=10_000, keys=200_000).transform("once", lambda frame: frame.dropDuplicates(["key"]))
     once.sink("out", hg.files.sink(tmp_path / "out"))
-    client = job.start(spark=spark)
+    client = started(job, spark)
     for _ in range(60):
+        another_batch(client)
         checkpoint(tmp_path)
     seen = look(tmp_path, client.status())
     client.cancel()
@@ -358,7 +401,7 @@ def test_a_job_that_moves_to_a_machine_with_another_clock_tells(
     def run() -> None:
         job = made(tmp_path, interval="10min")
         rows(job).sink("out", hg.files.sink(tmp_path / "out"))
-        client = job.start(spark=spark)
+        client = started(job, spark)
         checkpoint(tmp_path)
         client.stop()
 
