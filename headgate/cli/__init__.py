@@ -11,7 +11,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 ``server``  all jobs of storages over HTTP
 ``ui``      the web UI of a running job, in a browser
 ``audit``   what went in, what came out, what was lost and what was doubled
-``doctor``  whether jobs can run on this machine
+``doctor``  what is wrong with a job, and whether jobs can run on this machine
 ``demo``    a whole job, killed half way and counted
 ``sim``     the simulator, and one of its worlds told in words
 

@@ -66,7 +66,7 @@ def status(job: JobArgument, storage: StorageOption = None, as_json: JsonOption 
     Exit codes: 0 it runs or ended well, 1 it failed or crashed, 2 there is no such job.
     """
     with found(job, storage) as store:
-        seen = _status(store)
+        seen = status_of(store)
     show(seen, text.status(seen), as_json=as_json)
     raise typer.Exit(1 if seen["state"] in (view.CRASHED, "failed") else 0)
 
@@ -169,12 +169,12 @@ def plan(
 def _overview(store: JobStore) -> dict[str, Any]:
     """A job among others: one whose storage is damaged does not hide the rest."""
     try:
-        return _status(store)
+        return status_of(store)
     except BadStorage as error:
         return {**view.status(store.job, (), (), now_ms=0), "state": "damaged", "text": str(error)}
 
 
-def _status(store: JobStore) -> dict[str, Any]:
+def status_of(store: JobStore) -> dict[str, Any]:
     """From the process that runs the job, or else from its storage."""
     client = ControlClient(store)
     silent = None

@@ -117,12 +117,18 @@ def _task(task: PlannedTask) -> dict[str, Any]:
         "sinks": [
             {
                 **_part(branch.sink),
+                **_timeout(branch.sink),
                 "guarantee": _promise(branch.sink),
                 "after": [node.uid for node in branch.operators],
             }
             for branch in task.branches
         ],
     }
+
+
+def _timeout(node: Node) -> dict[str, int]:
+    limit_ms = node.what.transaction_timeout_ms if isinstance(node.what, TwoPhaseSink) else None
+    return {} if limit_ms is None else {"transaction_timeout_ms": limit_ms}
 
 
 def _part(node: Node) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def describe(
             "restart_strategy": _strategy(settings),
             "spark_conf": {name: _shown(name, value) for name, value in {**job.spark_conf, **conf}.items()},
             "master": redact(str(spark.sparkContext.master)),
+            "cores": partitions.cores_of(spark),
             "state_backend": backend.name,
             "batch_interval_ms": job.batch_interval_ms,
             "latency_ms": job.latency_ms,

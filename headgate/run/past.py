@@ -5,12 +5,13 @@ kept, the history what became of all of them.
 """
 
 import heapq
+from collections.abc import Mapping
 from typing import Any
 
 from headgate import layout
 from headgate.core.ids import CheckpointId
-from headgate.core.records import CompletedCheckpoint, Kind
-from headgate.snapshot.files import tables_of
+from headgate.core.records import CompletedCheckpoint, Kind, TaskSnapshot
+from headgate.snapshot.files import FileFacts, tables_of
 from headgate.store.api import Missing
 from headgate.store.history import HistoryReader
 from headgate.store.jobstore import JobStore
@@ -62,28 +63,18 @@ class JobPast:
 
     def partitions(self, number: int, task: str) -> list[Line]:
         """The state partitions of a task in a checkpoint, from its manifest; none of a checkpoint that is not kept."""
+        return self.all_partitions(number, task).get(task, [])
+
+    def all_partitions(self, number: int, task: str | None = None) -> dict[str, list[Line]]:
+        """The same of all tasks that have any, or of one."""
         try:
             record, extra = self._store.read_record(CheckpointId(number))
         except Missing:
-            return []
+            return {}
         parts = record.tasks if isinstance(record, CompletedCheckpoint) else ()
-        snapshot = next((part for part in parts if part.task == task), None)
-        if snapshot is None:
-            return []
         table = tables_of([extra])
-        sizes: dict[tuple[int, int], int] = {}
-        for name in snapshot.files:
-            place = layout.state_place(name)
-            if place is not None:
-                sizes[place] = sizes.get(place, 0) + table[name].size
-        # Spark numbers operators. Which is whose is certain where there is one for each that keeps state.
-        operators = sorted({operator for operator, _ in sizes})
-        uids = snapshot.stateful if len(operators) == len(snapshot.stateful) == 1 else operators
-        names = {operator: str(uid) for operator, uid in zip(operators, uids, strict=True)}
-        return [
-            {"operator": names[operator], "partition": partition, "bytes": size}
-            for (operator, partition), size in sorted(sizes.items())
-        ]
+        found = {part.task: _partitions(part, table) for part in parts if task in (None, part.task)}
+        return {name: lines for name, lines in found.items() if lines}
 
     def counts(self) -> dict[str, int]:
         """How many checkpoints there are, by what became of them."""
@@ -123,3 +114,20 @@ class JobPast:
     def summary(self) -> dict[str, Any]:
         """Least, mean, greatest and percentiles of what was measured of completed checkpoints."""
         return summary(self.history.figures())
+
+
+def _partitions(snapshot: TaskSnapshot, table: Mapping[str, FileFacts]) -> list[Line]:
+    """The state partitions of a snapshot."""
+    sizes: dict[tuple[int, int], int] = {}
+    for name in snapshot.files:
+        place = layout.state_place(name)
+        if place is not None:
+            sizes[place] = sizes.get(place, 0) + table[name].size
+    # Spark numbers operators. Which is whose is certain where there is one for each that keeps state.
+    operators = sorted({operator for operator, _ in sizes})
+    uids = snapshot.stateful if len(operators) == len(snapshot.stateful) == 1 else operators
+    names = {operator: str(uid) for operator, uid in zip(operators, uids, strict=True)}
+    return [
+        {"operator": names[operator], "partition": partition, "bytes": size}
+        for (operator, partition), size in sorted(sizes.items())
+    ]

@@ -51,6 +51,7 @@ from headgate.run.stalls import Stalls
 from headgate.run.storage import Storage
 from headgate.run.tasks import Tasks
 from headgate.run.telling import Teller
+from headgate.run.vitals import Vitals
 from headgate.serve import listening
 from headgate.serve.process import ControlServer
 from headgate.sink.api import SinkContext, TwoPhaseSink
@@ -349,6 +350,7 @@ class Running:
             serial_executors=self._serial_executors.busy,
             clock_went_back=lambda task, query: self._serial_executors.put(f"task-{task}", self._tasks.relaunch, query),
         )
+        self._vitals = Vitals(spark, partitions.cores_of(spark), self._loop.tell, self._tasks.queries)
         self._described = describe(job, planned, settings, spark, store, root, options.conf)
         promise, because = guarantee(planned, settings.mode)
         self._guarantee = Observation("guarantee", {"guarantee": promise, "because": because})
@@ -366,6 +368,7 @@ class Running:
         attach(self._control, self._store.uri)
         self._alive.watch()
         self._stalls.watch()
+        self._vitals.watch()
         self._teller.when_failed(lambda error: self._loop.tell(Broken(error)))
         self._loop.tell(self._guarantee)
         interrupted = False
@@ -377,6 +380,7 @@ class Running:
         finally:
             self._alive.close()
             self._stalls.close()
+            self._vitals.close()
             self._control.close()
             self._tasks.interrupt_all()
             self._serial_executors.close(CLOSE_S)

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from headgate.errors import ExternalError
@@ -59,6 +60,11 @@ class PastReading:
                 self._past.look()
                 self._looked_s = time.monotonic()
             yield self._past
+
+    @property
+    def local_root(self) -> Path | None:
+        """The job's directory, if its storage is one of this machine."""
+        return self._store.local_root
 
     def described(self) -> dict[str, Any] | None:
         """The plan and the settings of the job as it was last run. None if nobody has written them down."""

@@ -741,6 +741,54 @@ class JobLogs(AnswerModel):
     lines: list[str]
 
 
+# -- diagnosis -------------------------------------------------------------------------------------------------------
+
+
+class DiagnosisFinding(AnswerModel):
+    """Something that is not in order: its cause, what shows it, and what to change."""
+
+    rule: str
+    """The id of the rule that found it, as in docs/diagnosis.md."""
+    name: str
+    """The cause, in words."""
+    verdict: Literal["note", "warning", "problem"]
+    evidence: str
+    advice: str
+    setting: str
+    """The exact name of what to change."""
+    value: str
+    """What to try first. Empty where only the user can know."""
+    tasks: list[str]
+    checkpoints: list[int]
+    """Checkpoints that show it, the oldest first."""
+
+
+class DiagnosisCounts(AnswerModel):
+    """Findings by how bad they are."""
+
+    ok: int
+    """Always 0: what is in order is not told."""
+    note: int
+    warning: int
+    problem: int
+
+
+class JobDiagnosis(AnswerModel):
+    """What is wrong with a job, as far as is recorded of it."""
+
+    job: str
+    at: int
+    ok: bool
+    """Whether there is no problem."""
+    counts: DiagnosisCounts
+    rules: list[str]
+    """The ids of all rules."""
+    unknown: list[str]
+    """Those of them that had nothing to judge by, or not enough yet."""
+    findings: list[DiagnosisFinding]
+    """The worst first."""
+
+
 # -- operations ------------------------------------------------------------------------------------------------------
 
 

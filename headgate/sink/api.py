@@ -164,6 +164,14 @@ class TwoPhaseSink(ABC):
     def guarantee(self) -> Guarantee:
         """What the sink promises to its readers. Fixed when the sink is built."""
 
+    @property
+    def transaction_timeout_ms(self) -> int | None:
+        """After how long the other system gives up an open transaction. None: it keeps it.
+
+        Nothing is decided by it: ``headgate doctor`` tells which sinks come near it.
+        """
+        return None
+
     @abstractmethod
     def describe(self) -> str:
         """One line for people: what is written, and where to. May be called at any time, also before ``open``."""

@@ -298,6 +298,13 @@ class Query:
         self._commit_through(batch, tell=False)
         return self._boundary_at(batch)
 
+    @property
+    def launched(self) -> StreamingQuery | None:
+        """Spark's query, if there is one."""
+        with self._lock:
+            present = self._launches.present
+        return None if present is None else present.query
+
     def spark_place(self) -> str | None:
         """Where Spark says that the query is: its own words, and the line of its thread that is not Java's."""
         with self._lock:

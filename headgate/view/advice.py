@@ -1,6 +1,7 @@
 """What a user would want to know before it costs them something.
 
-One rule: each piece of advice is given once, and says what was seen and what to do.
+One rule: each piece of advice is given once, and says what was seen and what to do. ``headgate doctor`` says the same
+of a job whenever it is asked.
 """
 
 from collections import deque
@@ -31,7 +32,12 @@ class Advice:
         if len(seen) < SEEN_MIN or typical <= self._interval_ms:
             return None
         self._given = True
-        return (
-            f"batches of task {task} take about {typical:.0f} ms, and checkpoints are wanted every "
-            f"{self._interval_ms} ms: raise the interval, or make batches smaller"
-        )
+        return ": ".join(longer_than_interval(task, typical, self._interval_ms))
+
+
+def longer_than_interval(task: TaskId, typical_ms: float, interval_ms: int) -> tuple[str, str]:
+    """What was seen of batches that take longer than the interval, and what to do."""
+    return (
+        f"batches of task {task} take about {typical_ms:.0f} ms, and checkpoints are wanted every {interval_ms} ms",
+        "raise the interval, or make batches smaller",
+    )

@@ -31,15 +31,18 @@ MOVING = ("rows_in", "rows_out", "bytes_in", "bytes_out")
 """The counts that have a rate."""
 NOTED = (
     "rows_in",
+    "batches",
     "batch_ms",
     "busy_ratio",
     "backpressured_ratio",
+    "python_ratio",
     "watermark_ms",
     "event_time_max_ms",
     "late_rows",
     "lag_records",
     "state_rows",
     "state_bytes",
+    "state_partitions",
 )
 """What is kept in the history, with each checkpoint: how a task did over days is seen from these."""
 STATE_TIMES = ("update_ms", "removal_ms", "commit_ms")
@@ -89,6 +92,7 @@ class _Figures:
     source_rows: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[_Operator, ...] = ()
     state: StateSizes | None = None
+    python_ratio: float | None = None
     busy: Busy = field(default_factory=Busy)
     samples: deque[tuple[int, dict[str, int | None]]] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
 
@@ -157,6 +161,10 @@ class Figures:
         """The newest snapshot of a task has these bytes for its state."""
         self._of(task).state = sizes
 
+    def python(self, task: TaskId, ratio: float) -> None:
+        """Of the time of a batch such a part went by in Python functions of the user's."""
+        self._of(task).python_ratio = ratio
+
     # -- what a batch is at ------------------------------------------------------------------------------------------
 
     def began(self, now_ms: int, task: TaskId) -> None:
@@ -205,6 +213,7 @@ class Figures:
             "idle_ratio": idle_ratio,
             "backpressured_ratio": backpressured_ratio,
             "backpressure": None if backpressured_ratio is None else busy.level(backpressured_ratio),
+            "python_ratio": figures.python_ratio,
             "watermark_ms": watermark_ms,
             "watermark_lag_ms": None if watermark_ms is None or ended else now_ms - watermark_ms,
             "event_time_max_ms": figures.event_max_ms,
@@ -215,6 +224,7 @@ class Figures:
             "state_memory_bytes": sum(each.report.memory_bytes for each in figures.operators)
             if figures.operators
             else None,
+            "state_partitions": max((each.report.partitions for each in figures.operators), default=None),
             "sources": [_source(name, each, figures.source_rows.get(name, 0)) for name, each in figures.sources],
             "state_operators": [
                 _operator(number, each, figures.state) for number, each in enumerate(figures.operators)
@@ -224,7 +234,10 @@ class Figures:
     def noted(self, task: TaskId, now_ms: int) -> Line:
         """The figures of a task that go into the history, as far as they are known."""
         figures = self.of(task, now_ms)
-        return {name: figures[name] for name in NOTED if figures[name] is not None}
+        found = {name: figures[name] for name in NOTED if figures[name] is not None}
+        if len(figures["sources"]) > 1:  # Which of several gives nothing.
+            found["source_rows"] = {each["source"]: each["rows"] for each in figures["sources"]}
+        return found
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 

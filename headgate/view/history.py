@@ -13,7 +13,10 @@ from typing import Any
 
 Line = dict[str, Any]
 
-FIGURES = ("duration_ms", "pre_commit_ms", "pre_commits", "publish_ms", "restarts", "unaligned", "generation", "tasks")
+FIGURES = (
+    *("duration_ms", "pre_commit_ms", "pre_commits", "publish_ms", "restarts", "unaligned", "generation", "tasks"),
+    "gc_ratio",
+)
 """What a completed checkpoint's line says beyond its name."""
 LOST = "its process ended before it was complete"
 
@@ -122,6 +125,7 @@ def unknown(checkpoint: int, kind: str) -> Line:
         "publish_ms": None,
         "commit_ms": None,
         "retries": None,
+        "gc_ratio": None,
         "restarts": None,
         "copied": False,
         "why": None,

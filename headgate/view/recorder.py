@@ -45,6 +45,7 @@ class Recorder:
         self._recoveries = Recoveries()
         self._progress_ms: int | None = None
         self._gave_up: str | None = None
+        self._gc_ratio: float | None = None
         self._stalls: dict[str, str] = {}
         """What stands still, by what it is. Replaced and never changed: it is read from other threads."""
 
@@ -99,6 +100,10 @@ class Recorder:
                 )
             case "state":
                 self._figures.state(fields["task"], fields["sizes"])
+            case "python":
+                self._figures.python(fields["task"], fields["ratio"])
+            case "gc":
+                self._gc_ratio = fields["ratio"]
             case _:
                 self._timing.measured(now_ms, note.kind, fields)
                 self._sinks.measured(note.kind, fields)
@@ -127,6 +132,8 @@ class Recorder:
         for line in self._timing.watch(now_ms, event, before, after, effects):
             told = told or line["event"] == "checkpoint-failed"
             if line["event"] == "checkpoint-completed":
+                if self._gc_ratio is not None:  # Once: a job that is idle collects nothing, and measures nothing.
+                    line["gc_ratio"], self._gc_ratio = self._gc_ratio, None
                 for task, part in line["tasks"].items():
                     part["figures"] = self._figures.noted(task, now_ms)
             yield line
@@ -162,8 +169,15 @@ class Recorder:
         task, failure = _failure_of(event)
         again = None if task is None else _new_restart(before, after, task)
         if task is not None and failure is not None and (back or over or again is not None):
-            run, what = before.execution.tasks[task].run, failure.message
-            yield {"event": "task-failed", "task": task, "run": run, "class": failure.kind.value, "message": what}
+            stood, what = before.execution.tasks[task], failure.message
+            yield {
+                "event": "task-failed",
+                "task": task,
+                "run": stood.run,
+                "batch": stood.boundary.batch + 1,
+                "class": failure.kind.value,
+                "message": what,
+            }
             cause, kind = f"task {task} failed: {what}", failure.kind
         elif back or over:
             most = after.settings.tolerable_failed_checkpoints

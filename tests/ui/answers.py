@@ -240,6 +240,20 @@ class Recorded:
 
     # -- operations -----------------------------------------------------------------------------------------------
 
+    def diagnosis(self, world: World) -> Data:
+        rules = ["restart-loop", "slow-start-delay", "state-grows", "gc-pressure"]
+        levels = [each["verdict"] for each in world.findings]
+        return blank(
+            models.JobDiagnosis,
+            job=world.name,
+            at=world.now_ms(self.at),
+            ok="problem" not in levels,
+            counts={level: levels.count(level) for level in ("ok", "note", "warning", "problem")},
+            rules=rules,
+            unknown=rules[3:] if world.phase != "new" else rules,
+            findings=world.findings,
+        )
+
     def begin(self, world: World, kind: str, checkpoint: int | None, name: str) -> Data:
         now = world.now_ms(self.at)
         operation = blank(

@@ -122,6 +122,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, {"counts": world.restart_counts(), "history": world.restarts, "next_before": None})
             case "GET", ["events"]:
                 self.answer(200, it.events(world, asked))
+            case "GET", ["diagnosis"]:
+                self.answer(200, it.diagnosis(world))
             case "GET", ["logs"]:
                 self.answer(200, it.logs(world, asked))
             case "GET", ["config"]:

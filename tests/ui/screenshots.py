@@ -33,6 +33,7 @@ PAGES = {
     "exceptions": f"{JOB}/recovery",
     "restarts": f"{JOB}/recovery/restarts",
     "sinks": f"{JOB}/sinks",
+    "diagnosis": f"{JOB}/diagnosis",
     "events": f"{JOB}/events",
     "configuration": f"{JOB}/configuration",
     "logs": f"{JOB}/logs",
@@ -40,6 +41,7 @@ PAGES = {
 OTHERS = {
     "failed": ("busy", "/jobs/payments"),
     "failed-exceptions": ("busy", "/jobs/payments/recovery"),
+    "failed-diagnosis": ("busy", "/jobs/payments/diagnosis"),
     "restarting": ("busy", "/jobs/clicks"),
     "finished": ("busy", "/jobs/backfill-2025"),
     "idle": ("busy", "/jobs/sensors"),
@@ -47,6 +49,7 @@ OTHERS = {
     "empty": ("empty", "/jobs/first"),
     "empty-checkpoints": ("empty", "/jobs/first/checkpoints"),
     "empty-savepoints": ("empty", "/jobs/first/savepoints"),
+    "empty-diagnosis": ("empty", "/jobs/first/diagnosis"),
     "empty-events": ("empty", "/jobs/first/events"),
     "empty-logs": ("empty", "/jobs/first/logs"),
     "large": ("large", "/jobs/large"),

@@ -37,6 +37,7 @@ PAGES = {
     "/recovery": ["Restarts of the job", "Nothing has failed"],
     "/recovery/restarts": ["No restart yet"],
     "/sinks": ["files in data/out", "job.py:10", "Commit retries"],
+    "/diagnosis": ["Nothing found", "rules looked", "Look again"],
     "/events": ["checkpoint 2 completed", "generation 1 begins from nothing"],
     "/events/operations": ["Nothing was asked for"],
     "/configuration": ["exponential-delay: initial_ms=1000", "spark.sql.shuffle.partitions", "local[2]"],

@@ -28,11 +28,23 @@ def test_a_job_that_never_began_has_no_empty_tables(world: Served, open_page: Op
         "/savepoints": "No savepoint yet",
         "/recovery": "Nothing has failed",
         "/sinks": "No sinks are known",
+        "/diagnosis": "Nothing found",
         "/events": "Nothing has happened yet",
         "/logs": "No log on this machine",
     }.items():
         page.evaluate("path => { location.hash = path }", f"#/jobs/first{path}")
         expect(page.get_by_text(words).first, path).to_be_visible()
+
+
+def test_a_finding_names_its_cause_its_evidence_and_the_setting(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/orders")
+    page.get_by_role("link", name="Diagnosis").click()
+    expect(page.get_by_role("heading", name="slow start delay")).to_be_visible()
+    expect(page.get_by_text("of which 5.1 s in task enriched")).to_be_visible()
+    expect(page.get_by_text("Checkpointing.aligned_checkpoint_timeout = 1s")).to_be_visible()
+    page.get_by_role("link", name="1284").click()
+    expect(page.get_by_role("heading", name="Checkpoint 1284")).to_be_visible()
 
 
 def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened) -> None:

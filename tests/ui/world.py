@@ -66,6 +66,8 @@ class World:
     stalled: tuple[str, ...] = ()
     failures: list[Data] = field(default_factory=list)
     restarts: list[Data] = field(default_factory=list)
+    findings: list[Data] = field(default_factory=list)
+    """What the rules of the diagnosis say, the worst first."""
     savepoint_every: int = 400
     failed: frozenset[int] = frozenset()
     described: bool = True

@@ -60,7 +60,12 @@ def test_a_checkpoint_is_told_with_what_each_task_spent_on_it() -> None:
         "publish_ms": 6,
         "restarts": 0,
     }
-    assert tasks["a"].pop("figures") == {"rows_in": 0, "busy_ratio": 0.0, "backpressured_ratio": 0.0}
+    assert tasks["a"].pop("figures") == {
+        "rows_in": 0,
+        "batches": 0,
+        "busy_ratio": 0.0,
+        "backpressured_ratio": 0.0,
+    }
     assert tasks["a"] == {
         "start_delay_ms": 0,
         "alignment_ms": 0,
@@ -115,7 +120,15 @@ def test_a_task_that_fails_is_told_with_the_restart_that_follows() -> None:
     core = watched(GRAPH)
     core.tell(core.failed("b", FailureClass.LOST_EXECUTOR), core.failed("b"))
     assert core.lines[3:] == [
-        {"at": 0, "event": "task-failed", "task": "b", "run": 1, "class": "lost-executor", "message": "boom"},
+        {
+            "at": 0,
+            "event": "task-failed",
+            "task": "b",
+            "run": 1,
+            "batch": 0,
+            "class": "lost-executor",
+            "message": "boom",
+        },
         {
             "at": 0,
             "event": "restart",

@@ -1,14 +1,17 @@
-"""What happened to a job: events, exceptions, restarts, logs."""
+"""What happened to a job: events, exceptions, restarts, logs, and what is wrong by all that."""
 
 from collections.abc import Collection
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
 
+from headgate.doctor.cause import diagnosis_data
+from headgate.doctor.diagnosis import diagnose
+from headgate.doctor.gathering import gather
 from headgate.run.logfiles import LogFile, last_lines, log_files
 from headgate.serve import failures, models
 from headgate.serve.asking import LINES_MAX, PAGE, PAGE_MAX, RequestRefused, known
-from headgate.serve.catalog import JobCatalog, ServedJob
+from headgate.serve.catalog import JobCatalog, ServedJob, now_ms
 from headgate.store.history import HistoryPosition
 
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
@@ -55,6 +58,14 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         view = job.see().view
         found, older = _told(job, limit, before, failures.RESTARTS, failures.restarts)
         return {"counts": dict(view["restarts"]), "history": found, "next_before": older}
+
+    @app.get("/v1/jobs/{jid}/diagnosis", response_model=models.JobDiagnosis)
+    def diagnosis(jid: str) -> Any:
+        job = known(catalog, jid)
+        view, described = job.see().view, job.described()
+        with job.reading.past() as past:
+            facts = gather(past, view, described, job.reading.local_root, now_ms())
+        return diagnosis_data(diagnose(facts))
 
     @app.get("/v1/jobs/{jid}/logs", response_model=models.JobLogs)
     def logs(jid: str, lines: Annotated[int, Query(ge=0, le=10_000)] = 100, name: str | None = None) -> Any:

@@ -121,6 +121,25 @@ export interface DashboardConfiguration {
   process: ProcessInfo;
 }
 
+export interface DiagnosisCounts {
+  ok: number;
+  note: number;
+  warning: number;
+  problem: number;
+}
+
+export interface DiagnosisFinding {
+  rule: string;
+  name: string;
+  verdict: "note" | "warning" | "problem";
+  evidence: string;
+  advice: string;
+  setting: string;
+  value: string;
+  tasks: string[];
+  checkpoints: number[];
+}
+
 export interface ErrorResponse {
   errors: string[];
 }
@@ -201,6 +220,16 @@ export interface JobDetails extends JobSummary {
   in_progress: CheckpointProgress[];
   last_failure: LastFailure | null;
   stalled: string[];
+}
+
+export interface JobDiagnosis {
+  job: string;
+  at: number;
+  ok: boolean;
+  counts: DiagnosisCounts;
+  rules: string[];
+  unknown: string[];
+  findings: DiagnosisFinding[];
 }
 
 export interface JobEvents {

@@ -15,6 +15,7 @@ import { Icon, type IconName } from "../parts/icons";
 import { JobBadge } from "../parts/states";
 import { CheckpointsPage } from "./checkpoints";
 import { ConfigurationPage } from "./configuration";
+import { DiagnosisPage } from "./diagnosis";
 import { EventsPage } from "./events";
 import { LogsPage } from "./logs";
 import { OverviewPage } from "./overview";
@@ -28,6 +29,7 @@ export const PAGES = [
   { id: "savepoints", name: "Savepoints", key: "s" },
   { id: "recovery", name: "Recovery", key: "r" },
   { id: "sinks", name: "Sinks", key: "k" },
+  { id: "diagnosis", name: "Diagnosis", key: "d" },
   { id: "events", name: "Events", key: "e" },
   { id: "configuration", name: "Configuration", key: "f" },
   { id: "logs", name: "Logs", key: "l" },
@@ -86,6 +88,8 @@ function Page({ job, rest }: { job: JobDetails; rest: readonly string[] }) {
       return <RecoveryPage job={job} rest={deeper} />;
     case "sinks":
       return <SinksPage job={job} />;
+    case "diagnosis":
+      return <DiagnosisPage />;
     case "events":
       return <EventsPage rest={deeper} />;
     case "configuration":

@@ -73,6 +73,11 @@ class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
         self._max_open = max_open
         self._work: _Work | None = None
 
+    @property
+    def transaction_timeout_ms(self) -> int | None:
+        """Of the transactions that wait on the broker for their checkpoint."""
+        return self._target.timeout_ms
+
     def describe(self) -> str:
         """Topic, place and way."""
         return f"{self._target.describe()}, two-phase{' with a write-ahead log' if self._write_ahead else ''}"
