@@ -40,6 +40,7 @@ from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
 from headgate.metrics.reporting import Metrics
+from headgate.receipts.receipt import EVENT
 from headgate.run import preflight
 from headgate.run.appending import HistoryAppender
 from headgate.run.describing import describe, trace_of
@@ -428,10 +429,12 @@ class Running:
         stored = [self._traced(line) for line in lines if line["event"] != "progress"]
         if stored:
             self._history.put(stored)
-            self._control.publish(stored)
-        for line in stored:
+        told = [line for line in lines if line["event"] != EVENT]  # Receipts are long, and are looked up.
+        if published := [line for line in stored if line["event"] != EVENT]:
+            self._control.publish(published)
+        for line in published:
             self.metrics.take(line)
-        for line in lines:
+        for line in told:
             self._remember(line)
             self._teller.put(line)
 

@@ -168,6 +168,14 @@ class TwoPhaseSink(ABC):
     def describe(self) -> str:
         """One line for people: what is written, and where to. May be called at any time, also before ``open``."""
 
+    @property
+    def place(self) -> str | None:
+        """Where any reader finds what was written, as ``headgate audit`` takes places; without passwords.
+
+        None: it cannot be told in this way, and receipts are not compared with what the sink has.
+        """
+        return None
+
     @abstractmethod
     def open(self, context: SinkContext) -> None:
         """Check that the sink can work, and make ready whatever it needs to exist.

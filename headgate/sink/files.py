@@ -30,6 +30,7 @@ Option = str | int | float | bool
 
 SMALL = 65_536
 """Bytes up to which a file is looked into, to see whether it has any rows."""
+PIECE_BYTES = 1 << 20
 NAME_MAX = 255
 SPARK_NAME_MAX = 100
 """What Spark's own part of a file name may need, with the numbers of generation and batch."""
@@ -132,6 +133,11 @@ class FileSink(StagedSink):
         self._context = context
         self._opened = staging
 
+    @property
+    def place(self) -> str:
+        """The directory."""
+        return str(self._target)
+
     def staged(self, committable: str) -> Sequence[StagedFile]:
         """None: its files wait in the target directory itself."""
         del committable
@@ -168,6 +174,25 @@ class FileSink(StagedSink):
                 return False
             case _:
                 assert_never(self._format)
+
+    def _count_rows(self, file: Path) -> int | None:
+        """Of Parquet by its footer, of JSON by its lines. A line of CSV need not be a row."""
+        if self._format == "parquet":
+            return super()._count_rows(file)
+        plain = file.suffix == ".json" and "linesep" not in {name.lower() for name in self._options}
+        return _lines_in(file) if plain else None
+
+
+def _lines_in(file: Path) -> int | None:
+    lines, last = 0, b"\n"
+    try:
+        with file.open("rb", buffering=0) as opened:
+            while piece := opened.read(PIECE_BYTES):
+                lines += piece.count(b"\n")
+                last = piece[-1:]
+    except OSError:
+        return None
+    return lines if last == b"\n" else None
 
 
 def _local(path: str) -> Path:

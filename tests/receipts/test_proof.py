@@ -1,0 +1,199 @@
+"""What `headgate audit JOB` and `headgate rollback JOB` say of files that somebody was at, and of lost receipts."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from headgate.cli import app
+from headgate.core.evolve import evolve
+from headgate.core.ids import Generation
+from tests.receipts.published import OUT, ROWS, PublishedJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> PublishedJob:
+    return PublishedJob(tmp_path)
+
+
+def asked(job: PublishedJob, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*words, "--storage", job.uri])
+    return done.exit_code, done.output
+
+
+def audited(job: PublishedJob) -> tuple[int, dict[str, Any]]:
+    code, output = asked(job, "audit", "orders", "--json")
+    [sink] = json.loads(output)["sinks"]
+    return code, sink
+
+
+def only(sink: dict[str, Any], kind: str) -> str:
+    [found] = [each for each in sink["findings"] if each["kind"] == kind]
+    return str(found["text"])
+
+
+def test_what_was_published_is_proven_from_offsets_receipts_and_files(job: PublishedJob) -> None:
+    for batch in range(3):
+        job.publish(batch)
+    code, sink = audited(job)
+    assert (code, sink["holds"], sink["findings"]) == (0, True, [])
+    assert (sink["receipts"], sink["rows"], sink["found_rows"]) == (3, 3 * ROWS, 3 * ROWS)
+    assert sink["read"] == {"in": [None, "3"]}
+    text = asked(job, "audit", "orders")[1]
+    assert text.startswith("out: nothing is missing or doubled: 3 receipts, 15 rows, checkpoints 2 to 4\n")
+    assert "  read in from the beginning to 3\n" in text
+
+
+def test_a_file_that_is_gone_is_named_with_its_checkpoint(job: PublishedJob) -> None:
+    for batch in range(3):
+        job.publish(batch)
+    gone = job.files()[1]
+    gone.unlink()
+    code, sink = audited(job)
+    assert code == 1
+    assert only(sink, "missing") == f"checkpoint 3, batch 1 of generation 1: {gone} is gone, which it published"
+
+
+def test_a_file_that_was_changed_is_named(job: PublishedJob) -> None:
+    job.publish(0)
+    [file] = job.files()
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    code, sink = audited(job)
+    assert code == 1
+    assert only(sink, "changed").startswith(f"checkpoint 2, batch 0 of generation 1: {file}")
+
+
+def test_rows_that_are_there_twice_are_named(job: PublishedJob) -> None:
+    job.publish(0)
+    [file] = job.files()
+    again = file.with_name(file.name.replace("-b0-", "-b9-"))
+    shutil.copy(file, again)
+    code, sink = audited(job)
+    assert code == 1
+    assert only(sink, "doubled").startswith(f"{again} says that it is batch 9 of generation 1, and no receipt has it")
+
+
+def test_a_file_of_somebody_else_is_named(job: PublishedJob) -> None:
+    job.publish(0)
+    parquet.write_table(pa.table({"n": [1]}), job.target / "mine.parquet")
+    (job.target / "_notes").write_text("readers pass this over", encoding="utf-8")
+    code, sink = audited(job)
+    assert code == 1
+    assert only(sink, "foreign").startswith(f"{job.target / 'mine.parquet'} is not of this sink")
+
+
+def test_files_of_another_sink_are_passed_over_and_said_to_be(job: PublishedJob) -> None:
+    job.publish(0)
+    shutil.copy(job.files()[0], job.target / "part-orders.alerts-g1-b0-00000-x.parquet")
+    code, sink = audited(job)
+    assert code == 0
+    assert only(sink, "not proven") == f"1 files of other sinks in {job.target} were passed over"
+
+
+def test_a_receipt_that_was_lost_is_taken_from_the_record(job: PublishedJob) -> None:
+    """The process died after the commit, and the next one went on: the record still tells."""
+    job.publish(0)
+    job.publish(1, told=False)
+    job.publish(2)
+    code, sink = audited(job)
+    assert (code, sink["rows"]) == (0, 3 * ROWS)
+    assert only(sink, "not proven").startswith("checkpoint 3: its receipt is not in the history")
+
+
+def test_a_receipt_that_nobody_has_is_named_as_missing(job: PublishedJob) -> None:
+    job.publish(0)
+    lost = job.publish(1, told=False)
+    job.publish(2)
+    job.store.delete_record(lost.checkpoint)
+    code, sink = audited(job)
+    assert code == 1
+    assert "there is no receipt for batch 1, between checkpoints 2 and 4 (source in from 1 to 2)" in only(
+        sink, "missing"
+    )
+    assert only(sink, "doubled").endswith("its rows are there twice, or nobody published them")
+
+
+def test_a_commit_of_which_nobody_wrote_is_in_doubt_until_it_is_committed_again(job: PublishedJob) -> None:
+    job.publish(0)
+    last = job.publish(1, told=False)
+    code, sink = audited(job)
+    assert code == 0
+    assert only(sink, "in doubt").startswith("checkpoint 3 decided to commit batch 1 (5 rows), and nobody has written")
+    job.began(2, 3)
+    job.receipts.know({}, "nothing more is known")
+    job.commit(evolve(last, generation=Generation(1)))
+    code, sink = audited(job)
+    assert (code, sink["findings"], sink["rows"]) == (0, [], 2 * ROWS)
+
+
+def test_a_repeated_commit_is_one_receipt_with_the_time_of_the_first(job: PublishedJob) -> None:
+    one = job.publish(0)
+    job.commit(one, at_ms=9_000)
+    code, sink = audited(job)
+    assert (code, sink["receipts"], sink["rows"]) == (0, 1, ROWS)
+
+
+def test_going_back_behind_what_was_published_is_named_as_doubled(job: PublishedJob) -> None:
+    first = job.publish(0)
+    job.publish(1)
+    job.began(2, first.checkpoint)
+    job.publish(1)
+    code, sink = audited(job)
+    assert code == 1
+    assert "generation 2 began from checkpoint 2, before that: they come out again" in only(sink, "doubled")
+
+
+def test_a_target_that_is_not_there_is_missing(job: PublishedJob) -> None:
+    job.publish(0)
+    shutil.rmtree(job.target)
+    code, sink = audited(job)
+    assert (code, only(sink, "missing")) == (1, f"{job.target} is not there, with all that was published to it")
+
+
+def test_a_receipt_that_cannot_be_read_is_a_problem(job: PublishedJob) -> None:
+    job.publish(0)
+    job.append({"event": "receipt", "id": 3, "sink": OUT, "receipt": {"sink": 7}})
+    code, output = asked(job, "audit", "orders")
+    assert code == 1
+    assert "unreadable: the history, at 2000, has a receipt that cannot be read" in output
+
+
+def test_a_job_without_receipts_is_refused(job: PublishedJob) -> None:
+    code, output = asked(job, "audit", "orders")
+    assert code == 2
+    assert "job orders has no receipts yet" in output
+
+
+def test_a_job_and_places_do_not_go_together(job: PublishedJob) -> None:
+    code, output = asked(job, "audit", "orders", "--seq", "n")
+    assert (code, "give a job, or the places of any job" in output) == (2, True)
+    assert CliRunner().invoke(app, ["audit"]).exit_code == 2
+
+
+def test_a_dry_run_lists_what_was_published_after_a_checkpoint(job: PublishedJob) -> None:
+    for batch in range(3):
+        job.publish(batch)
+    before = sorted((path, path.stat().st_mtime_ns) for path in Path(job.uri).rglob("*"))
+    code, output = asked(job, "rollback", "orders", "--to", "2", "--dry-run")
+    assert code == 0
+    assert output.splitlines()[0].startswith("out: 10 rows in 2 commits; can be taken back: yes, by hand")
+    assert "  checkpoint 3: batch 1, 5 rows, read in 1 to 2" in output
+    assert output.endswith("2 commits of 1 sinks; nothing was changed\n")
+    assert sorted((path, path.stat().st_mtime_ns) for path in Path(job.uri).rglob("*")) == before
+    sinks = json.loads(asked(job, "rollback", "orders", "--to", "2", "--dry-run", "--json")[1])["sinks"]
+    assert [each["checkpoint"] for each in sinks[0]["receipts"]] == [3, 4]
+
+
+def test_only_a_dry_run_is_there(job: PublishedJob) -> None:
+    job.publish(0)
+    code, output = asked(job, "rollback", "orders", "--to", "2")
+    assert (code, "only --dry-run is there" in output) == (2, True)
+    code, output = asked(job, "rollback", "orders", "--to", "9", "--dry-run")
+    assert (code, "checkpoint 9 is not known: the newest is 2" in output) == (2, True)
