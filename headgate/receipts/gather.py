@@ -117,15 +117,26 @@ def _named(
         if not isinstance(record, CompletedCheckpoint):
             continue
         try:
-            there = {each.key: each for each in receipts_in(extra, f"the record of checkpoint {record.id}")}
+            named = named_by(record, extra)
         except BadStorage as error:
             problems.append(str(error))
-            there = {}
-        for transaction in record.transactions:
-            key = _key(transaction)
-            known = there.get(key) or bare(transaction, "")
-            found.setdefault(key, replace(known, committable=transaction.committable, published_with=record.id))
+            named = named_by(record, {})
+        for each in named:
+            found.setdefault(each.key, each)
     return found
+
+
+def named_by(record: CompletedCheckpoint, extra: Mapping[str, Any]) -> list[Receipt]:
+    """What a checkpoint's record says of the transactions that it names. ``BadStorage`` if that cannot be read."""
+    there = {each.key: each for each in receipts_in(extra, f"the record of checkpoint {record.id}")}
+    return [
+        replace(
+            there.get(_key(each)) or bare(each, ""),
+            committable=each.committable,
+            published_with=record.id,
+        )
+        for each in record.transactions
+    ]
 
 
 def _earlier(one: Receipt | None, other: Receipt) -> Receipt:

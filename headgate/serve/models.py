@@ -774,6 +774,8 @@ class CancelTrigger(AskModel):
 
     abandon: list[str] = Field(default_factory=list)
     """Sinks whose commits are given up."""
+    reason: str | None = None
+    """Why; needed if commits are given up, and written into the history."""
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout
 

@@ -197,3 +197,66 @@ def test_only_a_dry_run_is_there(job: PublishedJob) -> None:
     assert (code, "only --dry-run is there" in output) == (2, True)
     code, output = asked(job, "rollback", "orders", "--to", "9", "--dry-run")
     assert (code, "checkpoint 9 is not known: the newest is 2" in output) == (2, True)
+
+
+JOB_FILE = """
+import headgate as hg
+
+job = hg.Job("orders", checkpoint=hg.Checkpointing(storage="{storage}"))
+rows = job.source("in", hg.files.source("{place}/in", schema="n LONG"))
+rows.sink("out", hg.files.sink("{place}/out"))
+"""
+
+
+@pytest.fixture
+def job_file(job: PublishedJob, tmp_path: Path) -> str:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "job.py"
+    path.write_text(JOB_FILE.format(storage=job.uri, place=tmp_path), encoding="utf-8")
+    return str(path)
+
+
+def owing(job: PublishedJob) -> None:
+    """Its process died when checkpoint 3 was complete, and before its sink committed."""
+    job.publish(0)
+    job.complete(job.next, 1, [job.pre_commit(1, job.next)])
+
+
+def test_what_is_in_doubt_is_listed_and_committed_by_hand_with_a_reason(job: PublishedJob, job_file: str) -> None:
+    owing(job)
+    [seen] = json.loads(asked(job, "transactions", "orders", "--json")[1])
+    assert (seen["sink"], seen["checkpoint"], seen["rows"], seen["committed_ms"]) == ("out", 3, ROWS, None)
+    assert asked(job, "transactions", "orders")[1].startswith(
+        "out: checkpoint 3, batches 1 to 1 of generation 1, 5 rows"
+    )
+    code, output = asked(job, "transactions", "commit", job_file, "out")
+    assert (code, "is recorded with a reason" in output, len(job.files())) == (2, True, 1)
+    code, output = asked(job, "transactions", "commit", job_file, "out", "--reason", "the  disk\nis mended")
+    assert (code, output, len(job.files())) == (0, "sink out: 1 transactions are committed\n", 2)
+    assert asked(job, "transactions", "orders")[1] == "no transaction is in doubt\n"
+    [decided] = [line for line in job.store.read_history() if line["event"] == "decision"]
+    assert (decided["decision"], decided["sinks"], decided["reason"]) == ("commit", ["out"], "the disk is mended")
+    code, sink = audited(job)
+    assert (code, sink["findings"], sink["rows"]) == (0, [], 2 * ROWS)
+    assert "was committed by hand: the disk is mended" in asked(job, "events", "orders")[1]
+    code, output = asked(job, "transactions", "commit", job_file, "out", "--reason", "again")
+    assert (code, "sink out of job orders owes no commit" in output) == (2, True)
+
+
+def test_only_a_sink_that_the_job_has_is_committed_by_hand(job: PublishedJob, job_file: str) -> None:
+    owing(job)
+    code, output = asked(job, "transactions", "commit", job_file, "lost", "--reason", "why not")
+    assert (code, "job orders has no sink lost; it has: out" in output) == (2, True)
+    code, output = asked(job, "transactions", "commit", "orders", "out", "--reason", "why not")
+    assert (code, "give the job's file" in output) == (2, True)
+    assert asked(job, "transactions", "orders", "out")[0] == 2
+
+
+def test_what_was_given_up_is_named_as_missing(job: PublishedJob) -> None:
+    owing(job)
+    code, _ = asked(job, "cancel", "orders", "--abandon-commits", "out", "--reason", "the target is gone")
+    assert code == 0
+    code, sink = audited(job)
+    assert code == 1
+    assert any("the commit of checkpoint 3 was given up by a user" in each["text"] for each in sink["findings"])
+    assert "commits were given up: the target is gone" in asked(job, "events", "orders")[1]
