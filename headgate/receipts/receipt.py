@@ -37,7 +37,9 @@ class Receipt:
     rows: int | None = None
     """How many rows were written. None if the sink cannot tell."""
     hash: str | None = None
-    """A sum over all rows that does not depend on their order. None unless the job asks for it."""
+    """A sum over what was published that does not depend on its order: of files, of their sizes and checksums. None if
+    the sink has none.
+    """
     sources: Mapping[str, Range] | None = None
     """Of each source that the task reads, its offsets before and after. None if nobody knows them."""
     channels: Mapping[str, Range] | None = None

@@ -208,13 +208,13 @@ class Performer:
         try:
             committable = sink.pre_commit(order.checkpoint, order.generation, write_ids)
             self._storage.staged.keep(order.sink, order.generation, sink.staged(committable))
-            place = sink.place
+            place, content = sink.place, sink.content_hash(committable)
         except Exception as error:  # noqa: BLE001 - a sink is the user's: whatever it raises, the pre-commit failed
             self._tell(PreCommitFailed(order.generation, order.checkpoint, order.sink, _line(error)))
             return
         task = self._graph.owner[order.sink]
         inputs = self._tasks.inputs(order.generation, task, order.after, order.through)
-        self._storage.receipts.pre_committed(order, task, write_ids, inputs, place, _now_ms())
+        self._storage.receipts.pre_committed(order, task, write_ids, inputs, place, content, _now_ms())
         self._note("pre_commit", checkpoint=order.checkpoint, sink=order.sink, ms=(time.monotonic() - begun) * 1000)
         self._tell(SinkPreCommitted(order.generation, order.checkpoint, order.sink, committable))
 

@@ -48,6 +48,7 @@ class Receipts:
         write_ids: Sequence[WriteId],
         inputs: tuple[Mapping[str, Range] | None, Mapping[str, Range] | None],
         place: str | None,
+        content: str | None,
         now_ms: int,
     ) -> None:
         """A sink has pre-committed what these attempts wrote."""
@@ -65,6 +66,7 @@ class Receipts:
                 sources=sources,
                 channels=channels,
                 place=place,
+                hash=content,
                 pre_committed_ms=now_ms,
             )
             self._made[receipt.key] = receipt

@@ -239,6 +239,15 @@ class TwoPhaseSink(ABC):
         del committable
         return ()
 
+    def content_hash(self, committable: str) -> str | None:
+        """A sum over all that was pre-committed, which does not depend on its order, and which anybody who reads what
+        the sink has can work out again. In the driver, after ``pre_commit``: it must cost no reading of rows.
+
+        None: the sink has none.
+        """
+        del committable
+        return None
+
     @abstractmethod
     def commit(self, committable: str) -> None:
         """Show what was pre-committed.

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.errors import InvalidOption
 from headgate.sink.api import Guarantee, SinkContext, StagedFile, TwoPhaseSink
-from headgate.sink.committable import StagedCommittable
+from headgate.sink.committable import StagedCommittable, hash_of
 from headgate.sink.placing import place
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
 from headgate.sink.staging import Staging
@@ -142,6 +142,11 @@ class FileSink(StagedSink):
         """None: its files wait in the target directory itself."""
         del committable
         return ()
+
+    def content_hash(self, committable: str) -> str | None:
+        """Of the files, which are put in place as they are."""
+        files = [file for _, part in StagedCommittable.from_text(committable).write_ids() for file in part.files]
+        return hash_of((file.size, file.checksum) for file in files)
 
     def publish(self, pre_committed: StagedCommittable) -> None:
         """Put every pre-committed file in place."""

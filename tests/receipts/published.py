@@ -68,8 +68,9 @@ class PublishedJob:
         self.receipts.wrote(write_id, ROWS)
         order = PreCommitSink(self.generation, CheckpointId(checkpoint), OUT, Batch(batch - 1), Batch(batch))
         committable = self.sink.pre_commit(order.checkpoint, order.generation, [write_id])
+        place, content = self.sink.place, self.sink.content_hash(committable)
         offsets = {"in": (None if batch == 0 else f"{batch}", f"{batch + 1}")}
-        self.receipts.pre_committed(order, TASK, [write_id], (offsets, {}), self.sink.place, 1_000 + batch)
+        self.receipts.pre_committed(order, TASK, [write_id], (offsets, {}), place, content, 1_000 + batch)
         return Transaction(OUT, self.generation, order.checkpoint, order.after, order.through, committable)
 
     def complete(self, checkpoint: int, batch: int, transactions: Sequence[Transaction]) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from headgate.cli import app
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation
+from headgate.sink.committable import hash_of
 from tests.receipts.published import OUT, ROWS, PublishedJob
 
 
@@ -260,3 +261,22 @@ def test_what_was_given_up_is_named_as_missing(job: PublishedJob) -> None:
     assert code == 1
     assert any("the commit of checkpoint 3 was given up by a user" in each["text"] for each in sink["findings"])
     assert "commits were given up: the target is gone" in asked(job, "events", "orders")[1]
+
+
+def test_files_that_a_receipt_does_not_list_are_proven_by_their_sum(
+    job: PublishedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.run.receipts.COMMITTABLE_MAX", 10)
+    for batch in range(2):
+        last = job.publish(batch)
+    job.store.delete_record(last.checkpoint)
+    assert audited(job)[1]["findings"] == []
+    job.files()[0].write_bytes(b"something else")
+    code, sink = audited(job)
+    assert (code, "checkpoint 2, batch 0" in only(sink, "changed")) == (1, True)
+
+
+def test_the_sum_of_files_does_not_depend_on_their_order() -> None:
+    assert hash_of([(1, 2), (3, 4)]) == hash_of([(3, 4), (1, 2)]) != hash_of([(1, 4), (3, 2)])
+    assert hash_of([(1, 2), (1, 2)]) != hash_of([])
+    assert hash_of([(1, None)]) is None
