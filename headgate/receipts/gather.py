@@ -53,6 +53,8 @@ def put_together(kept: Collection[tuple[Record, Mapping[str, Any]]], lines: Iter
     told: dict[tuple[str, int, int], Receipt] = {}
     began: dict[int, GenerationBegan] = {}
     problems: list[str] = []
+    committed: set[object] = set()
+    """Checkpoints of which every sink has committed what it owed."""
     for line in lines:
         event = line.get("event")
         if event == EVENT:
@@ -62,6 +64,8 @@ def put_together(kept: Collection[tuple[Record, Mapping[str, Any]]], lines: Iter
                 problems.append(str(error))
                 continue
             told[receipt.key] = _earlier(told.get(receipt.key), receipt)
+        elif event == "checkpoint-committed":
+            committed.add(line.get("id"))
         elif event == "generation" and type(line.get("generation")) is int:
             began[line["generation"]] = GenerationBegan(line["generation"], line.get("base"))
         elif event == "unreadable":
@@ -70,7 +74,7 @@ def put_together(kept: Collection[tuple[Record, Mapping[str, Any]]], lines: Iter
             problems.append(f"the history lacks {line.get('lines')} lines: {line.get('why')}; some may be receipts")
     records = tuple(record for record, _ in kept)
     named = _named(kept, problems)
-    owed = {_key(transaction) for _, transaction in recovery.owed(records)}
+    owed = {_key(each) for permit, each in recovery.owed(records) if permit.checkpoint not in committed}
     abandoned = tuple(each for record in records if isinstance(record, EpochRecord) for each in record.abandoned)
     given_up = {_key(each) for each in abandoned}
     lost = {key: receipt for key, receipt in named.items() if key not in told and key not in given_up}

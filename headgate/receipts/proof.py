@@ -38,11 +38,17 @@ class SinkProof:
         """Whether nothing is known to be missing or doubled."""
         return not any(each.kind.is_problem for each in self.findings)
 
+    @property
+    def complete(self) -> bool:
+        """Whether all of it was proven."""
+        return not self.findings
+
     def data(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "sink": self.sink,
             "holds": self.holds,
+            "complete": self.complete,
             "receipts": self.receipts,
             "rows": self.rows,
             "found_rows": self.found_rows,
@@ -55,7 +61,11 @@ class SinkProof:
 
     def text(self) -> str:
         """For people."""
-        said = "nothing is missing or doubled" if self.holds else "NOT exactly once"
+        said = "nothing is missing or doubled"
+        if not self.complete:
+            said = "nothing is known to be missing or doubled, but not all is proven"
+        if not self.holds:
+            said = "NOT exactly once"
         counted = "rows that nobody counted" if self.rows is None else f"{self.rows} rows"
         head = f"{self.sink}: {said}: {self.receipts} receipts, {counted}"
         if self.first is not None:

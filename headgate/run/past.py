@@ -130,11 +130,14 @@ class JobPast:
         owed = recovery.owed(self._records)
         if not owed:
             return []
-        ids = {transaction.checkpoint for _, transaction in owed}
+        newest = owed[0][0].checkpoint
+        ids = {newest, *(transaction.checkpoint for _, transaction in owed)}
         lines = self.history.lines_of(ids)
+        if any(line.get("event") == "checkpoint-committed" and line.get("id") == newest for line in lines):
+            return []
         told = {each.key for number in ids for each in of_checkpoint(lines, number)}
         wanted = {(each.sink, each.generation, each.checkpoint) for _, each in owed} - told
-        return [each.data() for each in self._named(owed[0][0].checkpoint) if each.key in wanted]
+        return [each.data() for each in self._named(newest) if each.key in wanted]
 
     def newest_receipts(self, limit: int, before: HistoryPosition | None) -> list[tuple[HistoryPosition, Line]]:
         """A page of receipts, the oldest of them first."""

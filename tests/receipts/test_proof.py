@@ -134,6 +134,15 @@ def test_a_commit_of_which_nobody_wrote_is_in_doubt_until_it_is_committed_again(
     assert (code, sink["findings"], sink["rows"]) == (0, [], 2 * ROWS)
 
 
+def test_what_an_earlier_release_committed_is_not_in_doubt(job: PublishedJob) -> None:
+    """It kept no receipts, and wrote only that the checkpoint was committed by every sink."""
+    last = job.publish(0, told=False)
+    job.append({"event": "checkpoint-committed", "id": last.checkpoint, "commit_ms": 1, "retries": 0})
+    assert asked(job, "transactions", "orders")[1] == "no transaction is in doubt\n"
+    code, sink = audited(job)
+    assert (code, [each["kind"] for each in sink["findings"]]) == (0, ["not proven"])
+
+
 def test_a_repeated_commit_is_one_receipt_with_the_time_of_the_first(job: PublishedJob) -> None:
     one = job.publish(0)
     job.commit(one, at_ms=9_000)
