@@ -14,6 +14,7 @@ from headgate.cli import app
 from headgate.core.evolve import evolve
 from headgate.core.ids import Generation
 from headgate.sink.committable import hash_of
+from headgate.sink.files import _lines_in
 from tests.receipts.published import OUT, ROWS, PublishedJob
 
 
@@ -283,6 +284,15 @@ def test_files_that_a_receipt_does_not_list_are_proven_by_their_sum(
     job.files()[0].write_bytes(b"something else")
     code, sink = audited(job)
     assert (code, "checkpoint 2, batch 0" in only(sink, "changed")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"), [(b"", 0), (b"{}\n", 1), (b"{}\n{}\n" * 200_000, 400_000), (b"{}\n{}", None)]
+)
+def test_rows_of_json_are_counted_by_their_ends(tmp_path: Path, text: bytes, lines: int | None) -> None:
+    file = tmp_path / "part.json"
+    file.write_bytes(text)
+    assert _lines_in(file) == lines
 
 
 def test_the_sum_of_files_does_not_depend_on_their_order() -> None:

@@ -41,13 +41,14 @@ def web(published: PublishedJob) -> Iterator[Web]:
     assert warned == []
 
 
-def test_the_receipts_of_a_checkpoint_say_what_was_published(web: Web) -> None:
+def test_the_receipts_of_a_checkpoint_say_what_was_published(published: PublishedJob, web: Web) -> None:
     said = web.ask("GET", f"{ORDERS}/checkpoints/details/3/receipts").data
     [one] = said["receipts"]
     assert (said["id"], one["sink"], one["rows"], one["after"], one["through"]) == (3, "out", ROWS, 0, 1)
     assert one["sources"] == {"in": ["1", "2"]}
     assert (one["pre_committed_ms"], one["committed_ms"], one["in_history"]) == (1_001, 2_000, True)
     assert one["hash"].startswith("files:")
+    assert one["place"] == str(published.target)
     assert '"checkpoint":3' in one["committable"]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query
 
-from headgate.audit.places import shown
+from headgate import redact
 from headgate.errors import BadStorage
 from headgate.receipts.gather import receipt_of
 from headgate.serve import models
@@ -57,7 +57,7 @@ def _shaped(found: dict[str, Any]) -> dict[str, Any]:
     place = found["place"]
     return {
         **found,
-        "place": None if place is None else shown(place),
+        "place": redact.shown(place) if place is not None and "://" in place else place,
         **{name: _ranges(found[name]) for name in ("sources", "channels")},
     }
 
