@@ -90,6 +90,12 @@ class PublishedJob:
         if told:
             self.append({"event": "receipt", **line})
 
+    def dies(self) -> None:
+        """Its process is killed. The next one knows what is in the newest record, and nothing else."""
+        self.receipts = Receipts()
+        newest = CheckpointId(self.next - 1)
+        self.receipts.know(self.store.read_record(newest)[1], f"the record of checkpoint {newest}")
+
     def publish(self, batch: int, *, told: bool = True) -> Transaction:
         """All of it for one batch. Returns what was published."""
         checkpoint = self.next
