@@ -57,6 +57,17 @@ def read(place: str, *, key: str | None, seq: str, options: Mapping[str, str] | 
     return files.read(parts.path if parts.scheme == "file" else place, columns)
 
 
+def count_rows(place: str, options: Mapping[str, str] | None = None) -> int:
+    """How many records are in a topic or a table."""
+    parts = _split(place)
+    if parts.scheme in ("postgres", "postgresql"):
+        from headgate.audit import tables  # noqa: PLC0415 - as above
+
+        database, _, table = parts.path.strip("/").partition("/")
+        return tables.count_rows(_dsn(parts, unquote(database)), unquote(table), shown(place))
+    return len(read(place, key=None, seq="@partition", options=options))
+
+
 def shown(place: str) -> str:
     """A place for people: without a password, and without what follows the path."""
     parts = _split(place)

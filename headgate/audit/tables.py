@@ -35,6 +35,19 @@ def read(dsn: str, table: str, columns: Columns, shown: str) -> pa.Table:
         raise UserError(f"{shown} cannot be read: {_line(error)}") from error
 
 
+def count_rows(dsn: str, table: str, shown: str) -> int:
+    """How many rows a table has."""
+    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*table.split(".")))
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            row = connection.execute(query).fetchone()
+    except psycopg.OperationalError as error:
+        raise ExternalError(f"{shown} cannot be reached: {_line(error)}") from error
+    except psycopg.Error as error:
+        raise UserError(f"{shown} cannot be read: {_line(error)}") from error
+    return int(str(row[0])) if row is not None else 0
+
+
 def _copied(connection: "psycopg.Connection[tuple[object, ...]]", table: str, columns: Columns, shown: str) -> pa.Table:
     key = sql.SQL("NULL") if columns.key is None else sql.Identifier(columns.key)
     several = _is_list(connection, table, columns.seq)

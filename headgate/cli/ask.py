@@ -10,6 +10,7 @@ from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.run import forgetting
 from headgate.run.control import ControlClient
+from headgate.run.decisions import ABANDON, checked_reason, decision, note
 from headgate.run.requests import REQUEST_S, Reply
 from headgate.run.savepoints import delete_at_rest, path_of
 from headgate.store.jobstore import JobStore
@@ -112,6 +113,9 @@ def cancel(
         list[str] | None,
         typer.Option(metavar="SINK", help="Do not wait for commits that this sink cannot do. May be repeated."),
     ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why commits are given up; written into the job's history.")
+    ] = None,
     timeout: TimeoutOption = REQUEST_S,
     as_json: JsonOption = False,
 ) -> None:
@@ -121,7 +125,7 @@ def cancel(
     them on cancellation; savepoints, and checkpoints that somebody holds, stay.
 
     A commit that fails is tried until it succeeds; meanwhile it is said what the job waits for. --abandon-commits gives
-    up what a sink owes: those rows may be missing there, and the job's checkpoint log and history say which.
+    up what a sink owes: those rows may be missing there, and the job's checkpoint log and history say which, and why.
 
     A job that does not run is cancelled in its storage: nobody takes it over any more, and its checkpoints are kept.
 
@@ -129,11 +133,14 @@ def cancel(
 
     Exit codes: 0 it is cancelled, 1 that failed or took too long, 2 refused.
     """
+    why = checked_reason(reason, "giving up commits") if abandon_commits else ""
     with found(job, storage) as store:
         if is_at_rest(store):
             text = forgetting.cancel(store, abandon_commits or [])
+            if abandon_commits:
+                note(store, decision(ABANDON, abandon_commits, why, "cancel"))
             _told("cancel", Reply(Outcome.DONE, text), as_json=as_json)
-    _ask("cancel", job, storage, timeout, as_json=as_json, abandon=abandon_commits or [])
+    _ask("cancel", job, storage, timeout, as_json=as_json, abandon=abandon_commits or [], reason=why)
 
 
 def forget(

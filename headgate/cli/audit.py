@@ -1,22 +1,26 @@
 """Counting, from the command line."""
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from headgate.cli.app import JsonOption, refuse, show
+from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, refuse, show
 
 PLACE = "a directory, kafka://host:9092/topic or postgres://user@host/database/table"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(audit)
+    """Add the commands."""
+    for command in (audit, rollback):
+        app.command()(command)
 
 
 def audit(
-    source: Annotated[str, typer.Option(metavar="PLACE", help=f"Where the records came from: {PLACE}.")],
-    sink: Annotated[str, typer.Option(metavar="PLACE", help="Where they went to, the same way.")],
+    job: Annotated[
+        str, typer.Argument(metavar="[JOB]", help="A job, by its name or its file: its receipts and sinks are proven.")
+    ] = "",
+    source: Annotated[str, typer.Option(metavar="PLACE", help=f"Where the records came from: {PLACE}.")] = "",
+    sink: Annotated[str, typer.Option(metavar="PLACE", help="Where they went to, the same way.")] = "",
     seq: Annotated[str, typer.Option(metavar="NAME", help="The column with the sequence number.")] = "",
     key: Annotated[
         str, typer.Option(metavar="NAME", help="The column with the key, if numbers are counted key by key.")
@@ -32,9 +36,17 @@ def audit(
         typer.Option(metavar="NAME=VALUE", help="An option of librdkafka, for TLS and logins; may be repeated."),
     ] = None,
     shown: Annotated[int, typer.Option("--show", min=0, help="Of this many keys it is told what is wrong.")] = 10,
+    storage: StorageOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count what went into a job and what came out of it, by key and sequence number.
+    """Prove that nothing is missing or doubled, or name what is.
+
+    With JOB: from the receipts of its checkpoints, the offsets in them, and what its sinks have. Files are compared one
+    by one with their checksums, topics of Kafka and tables of PostgreSQL by their rows; it is said what was not proven.
+    The job may be running.
+
+    Without JOB, of any job, also a plain one of Spark: count what went in and what came out, by key and sequence
+    number.
 
     Files are Parquet, JSON or CSV; names that begin with _ or . are passed over. Values in Kafka are JSON objects, read
     as far as they are committed; @key, @value and @partition mean the record itself. A dot leads into an object. A
@@ -43,11 +55,19 @@ def audit(
     Example: headgate audit --source kafka://127.0.0.1:9092/orders --sink postgres://me@127.0.0.1/shop/orders
     --key user --seq n
 
-    Exit codes: 0 exactly once, 1 not, or a place does not answer, 2 a place or a column is not there.
+    Example: headgate audit orders --storage file:///data/headgate
+
+    Exit codes: 0 exactly once, 1 not, or a place does not answer, 2 a job, a place or a column is not there.
     """
+    options = _options(kafka_option or [])
+    if job:
+        if source or sink or seq or key or source_key or sink_key or source_seq or sink_seq:
+            refuse(f"audit {job} with --source, --sink or columns: give a job, or the places of any job")
+        _prove(job, storage, options, as_json=as_json)
+    if not source or not sink:
+        refuse("audit: name a job, or say --source PLACE and --sink PLACE")
     from headgate.audit import count, read  # noqa: PLC0415 - what it needs is loaded where it is needed
 
-    options = _options(kafka_option or [])
     keys = source_key or key, sink_key or key
     numbers = source_seq or seq, sink_seq or seq
     if not all(numbers):
@@ -62,6 +82,46 @@ def audit(
     text = "\n".join([str(verdict), *(f"  {example}" for example in verdict.examples)])
     show(verdict.to_json(), text, as_json=as_json)
     raise typer.Exit(0 if verdict.exact else 1)
+
+
+def rollback(
+    job: JobArgument,
+    to: Annotated[int, typer.Option("--to", min=0, metavar="ID", help="The checkpoint to go back to.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list. There is nothing else yet.")] = False,
+    storage: StorageOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what was published after a checkpoint, sink by sink: what comes out again if the job goes back to it.
+
+    Told by the receipts: rows, offsets, and whether the sink could take it back. Nothing is changed.
+
+    Example: headgate rollback orders --to 12 --dry-run
+
+    Exit codes: 0, or 2 if there is no such job or checkpoint, or without --dry-run.
+    """
+    if not dry_run:
+        refuse("rollback: only --dry-run is there, which lists what was published and changes nothing")
+    from headgate.receipts.gather import gather  # noqa: PLC0415 - as above
+    from headgate.receipts.rollback import published_after, total  # noqa: PLC0415
+
+    with found(job, storage) as store:
+        receipts = gather(store)
+        after = published_after(receipts, to)
+    text = "\n".join([*(each.text() for each in after), *receipts.problems, total(after)])
+    view = {"to": to, "sinks": [each.data() for each in after], "unreadable": list(receipts.problems)}
+    show(view, text, as_json=as_json)
+
+
+def _prove(job: str, storage: str | None, options: dict[str, str], *, as_json: bool) -> NoReturn:
+    from headgate.receipts.gather import gather  # noqa: PLC0415 - as above
+    from headgate.receipts.proof import prove  # noqa: PLC0415
+
+    with found(job, storage) as store:
+        proof = prove(store.job, gather(store), options)
+    if not proof.sinks and not proof.problems:
+        refuse(f"job {store.job} has no receipts yet: it has published nothing, or an earlier release ran it")
+    show(proof.data(), proof.text(), as_json=as_json)
+    raise typer.Exit(0 if proof.holds else 1)
 
 
 def _options(given: list[str]) -> dict[str, str]:

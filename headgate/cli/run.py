@@ -20,6 +20,7 @@ from rich.text import Text
 from headgate.cli.app import FileArgument, StorageOption, VerboseOption, load, say
 from headgate.cli.log import LogFormat, log_event, run_log
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.run.decisions import checked_reason
 from headgate.run.telling import PROGRESS as PROGRESSING
 from headgate.view import text
 from headgate.view.recorder import PROGRESS
@@ -60,6 +61,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="SINK", help="Give up commits that this sink owes and cannot do. May be repeated."),
     ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why commits are given up; written into the job's history.")
+    ] = None,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="OLD=NEW", help="An operator's uid has changed. May be repeated.")
     ] = None,
@@ -94,6 +98,7 @@ def run(
     """
     renamed = tuple(_pair("--rename", each, "OLD=NEW") for each in rename or ())
     settings = dict(_pair("--conf", each, "KEY=VALUE") for each in conf or ())
+    why = checked_reason(reason, "giving up commits") if abandon_commits else ""
     described = load(job)
     if SPARK_PROGRESS not in described.spark_conf:
         settings.setdefault(SPARK_PROGRESS, "false")
@@ -105,6 +110,7 @@ def run(
         takeover=takeover,
         allow_non_restored_state=allow_non_restored_state,
         abandon_commits=tuple(abandon_commits or ()),
+        reason=why,
         renamed=renamed,
         master=master,
         conf=settings,

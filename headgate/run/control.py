@@ -174,7 +174,14 @@ def _request(command: str, arguments: Mapping[str, Any]) -> tuple[str, str, dict
         case "stop":
             return "POST", "/stop", {}
         case "cancel":
-            return "POST", "/cancel", {"abandon": list(arguments.get("abandon") or ())}
+            return (
+                "POST",
+                "/cancel",
+                {
+                    "abandon": list(arguments.get("abandon") or ()),
+                    **({"reason": arguments["reason"]} if arguments.get("reason") else {}),
+                },
+            )
         case "hold" | "release" if isinstance(checkpoint, int):
             return "POST", f"/checkpoints/details/{checkpoint}/{command}", {}
         case "delete" if isinstance(checkpoint, int):

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate import layout
+from headgate.core import recovery
 from headgate.core.ids import CheckpointId
 from headgate.core.records import CompletedCheckpoint, Kind, TaskSnapshot
+from headgate.receipts.gather import named_by, of_checkpoint
+from headgate.receipts.receipt import EVENT, Receipt
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.store.api import Missing
-from headgate.store.history import HistoryReader
+from headgate.store.history import HistoryPosition, HistoryReader
 from headgate.store.jobstore import JobStore
 from headgate.view import history as told, job as view
 from headgate.view.history import JobExecution, Line
@@ -103,6 +106,41 @@ class JobPast:
             from_one = [line for line in lines if line.get("base") is not None]
             self._restored = begun, (len(from_one), from_one[-1] if from_one else None)
         return self._restored[1]
+
+    def receipts(self, number: int) -> list[Line]:
+        """What each sink published for one checkpoint; of what the history has not, as its record says."""
+        told = of_checkpoint(self.history.lines_of([number]), number)
+        found = {each.key: {**each.data(), "in_history": True} for each in told}
+        for each in self._named(number):
+            if each.checkpoint == number and each.key not in found:
+                found[each.key] = {**each.data(), "in_history": False}
+        return list(found.values())
+
+    def in_doubt(self) -> list[Line]:
+        """What the newest checkpoint decided to commit, and of which nobody has written that it is committed."""
+        owed = recovery.owed(self._records)
+        if not owed:
+            return []
+        newest = owed[0][0].checkpoint
+        ids = {newest, *(transaction.checkpoint for _, transaction in owed)}
+        lines = self.history.lines_of(ids)
+        if any(line.get("event") == "checkpoint-committed" and line.get("id") == newest for line in lines):
+            return []
+        told = {each.key for number in ids for each in of_checkpoint(lines, number)}
+        wanted = {(each.sink, each.generation, each.checkpoint) for _, each in owed} - told
+        return [each.data() for each in self._named(newest) if each.key in wanted]
+
+    def newest_receipts(self, limit: int, before: HistoryPosition | None) -> list[tuple[HistoryPosition, Line]]:
+        """A page of receipts, the oldest of them first."""
+        return self.history.events(limit, before=before, types=(EVENT,))
+
+    def _named(self, number: int) -> list[Receipt]:
+        """What a checkpoint's record names; nothing of one that is not kept."""
+        try:
+            record, extra = self._store.read_record(CheckpointId(number))
+        except Missing:
+            return []
+        return list(named_by(record, extra)) if isinstance(record, CompletedCheckpoint) else []
 
     def savepoints(self) -> tuple[list[Line], set[int]]:
         """The savepoints that are there or were carried off, in the order of ids; and which of them were."""

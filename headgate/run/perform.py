@@ -208,9 +208,13 @@ class Performer:
         try:
             committable = sink.pre_commit(order.checkpoint, order.generation, write_ids)
             self._storage.staged.keep(order.sink, order.generation, sink.staged(committable))
+            place, content = sink.place, sink.content_hash(committable)
         except Exception as error:  # noqa: BLE001 - a sink is the user's: whatever it raises, the pre-commit failed
             self._tell(PreCommitFailed(order.generation, order.checkpoint, order.sink, _line(error)))
             return
+        task = self._graph.owner[order.sink]
+        inputs = self._tasks.inputs(order.generation, task, order.after, order.through)
+        self._storage.receipts.pre_committed(order, task, write_ids, inputs, place, content, _now_ms())
         self._note("pre_commit", checkpoint=order.checkpoint, sink=order.sink, ms=(time.monotonic() - begun) * 1000)
         self._tell(SinkPreCommitted(order.generation, order.checkpoint, order.sink, committable))
 
@@ -245,6 +249,8 @@ class Performer:
             sink=transaction.sink,
             ms=(time.monotonic() - begun) * 1000,
         )
+        task = self._graph.owner[transaction.sink]
+        self._note("receipt", **self._storage.receipts.committed(order, task, _now_ms()))
         self._tell(
             TransactionCommitted(order.generation, transaction.sink, transaction.generation, transaction.checkpoint)
         )
@@ -287,6 +293,10 @@ def _telling(what: Mapping[str, object], work: Callable[..., object]) -> Callabl
             return work(*arguments)
 
     return told
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _line(error: BaseException) -> str:

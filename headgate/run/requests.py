@@ -25,6 +25,7 @@ from headgate.core.events import (
     UserFact,
 )
 from headgate.core.ids import CheckpointId, RequestId, SinkId
+from headgate.run.decisions import ABANDON, decision
 
 WAITING_MAX = 32
 """How many operations may be under way at once."""
@@ -85,9 +86,12 @@ class RequestConflict(Exception):
 class Requests:
     """The requests to one job. ``submit`` hands a fact to the core. May be used from any thread."""
 
-    def __init__(self, submit: Callable[[Event], None]) -> None:
-        """Nobody has asked for anything."""
+    def __init__(
+        self, submit: Callable[[Event], None], note: Callable[[str, Mapping[str, Any]], None] = lambda *_: None
+    ) -> None:
+        """Nobody has asked for anything. ``note`` writes into the history what a user decided."""
         self._submit = submit
+        self._note = note
         self._operations: dict[str, Operation] = {}
         self._untaken: set[str] = set()
         """Operations that the end of the process has decided, and whose answer nobody has taken yet."""
@@ -123,6 +127,8 @@ class Requests:
             self._operations[name] = Operation(
                 name, command, checkpoint, time.time_ns() // 1_000_000, timeout_s, time.monotonic() + timeout_s
             )
+        if isinstance(fact, CancelAsked) and fact.abandon:
+            self._note("decision", decision(ABANDON, fact.abandon, str(arguments.get("reason") or ""), command))
         self._submit(fact)
         return name
 

@@ -13,6 +13,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from headgate.channel.gates import Gates
 from headgate.core.effects import Effect
 from headgate.core.errors import InvalidGraph, InvalidSettings, NotRestorable
 from headgate.core.events import Event, TransactionCommitted
-from headgate.core.ids import CheckpointId, LeaderId, SinkId
+from headgate.core.ids import CheckpointId, LeaderId, SinkId, TaskId
 from headgate.core.records import Ending, Restore
 from headgate.core.restart import FailureClass
 from headgate.core.sizing import target_ms
@@ -40,7 +41,8 @@ from headgate.job.settings import check_scheme, to_core
 from headgate.job.show import guarantee
 from headgate.layout import PROVIDER
 from headgate.metrics.reporting import Metrics
-from headgate.run import preflight
+from headgate.receipts.receipt import EVENT
+from headgate.run import decisions, preflight
 from headgate.run.appending import HistoryAppender
 from headgate.run.describing import describe, trace_of
 from headgate.run.loop import Broken, Loop, Observation
@@ -83,6 +85,8 @@ class Options:
     allow_non_restored_state: bool = False
     abandon_commits: tuple[str, ...] = ()
     """Sinks whose commits are given up, if some are owed."""
+    reason: str = ""
+    """Why they are; it is written into the history."""
     renamed: tuple[tuple[str, str], ...] = ()
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -268,7 +272,12 @@ def _run(
             )
         schemas = StateSchemas(spark, planned, known).refused
         restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
-        return Running(job, options, teller, spark, store, planned, known).lead(restore, attach)
+        running = Running(job, options, teller, spark, store, planned, known)
+        if options.abandon_commits:
+            running.note(
+                "decision", decisions.decision(decisions.ABANDON, options.abandon_commits, options.reason, "run")
+            )
+        return running.lead(restore, attach)
     finally:
         for sink in sinks.values():
             sink.close()
@@ -330,6 +339,7 @@ class Running:
             job.name,
             self._leader,
             self._warn,
+            self.note,
         )
         self._performer = Performer(
             job=job.name,
@@ -393,6 +403,10 @@ class Running:
         ending = None if state.phase is Phase.DEPOSED or how is None else how.value
         return Result(ending, base, self._text, self._failure() if ending == Ending.FAILED.value else None)
 
+    def note(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Have something written into the history."""
+        self._loop.tell(Observation(kind, dict(fields)))
+
     def _status(self) -> dict[str, Any]:
         return self._recorder.status(self._loop.now_ms(), self._loop.state)
 
@@ -432,10 +446,12 @@ class Running:
         stored = [self._traced(line) for line in lines if line["event"] != "progress"]
         if stored:
             self._history.put(stored)
-            self._control.publish(stored)
-        for line in stored:
+        told = [line for line in lines if line["event"] != EVENT]  # Receipts are long, and are looked up.
+        if published := [line for line in stored if line["event"] != EVENT]:
+            self._control.publish(published)
+        for line in published:
             self.metrics.take(line)
-        for line in lines:
+        for line in told:
             self._remember(line)
             self._teller.put(line)
 
@@ -503,6 +519,32 @@ COMMIT_WAIT_S = 2.0
 """How long the copy of a savepoint waits for commits before it is given back, to be ordered again."""
 CLOSE_S = 20.0
 """How long the end of a process waits for what is under way."""
+
+
+@contextmanager
+def open_sink(job: Job, store: JobStore, name: str) -> Iterator[tuple[TwoPhaseSink, TaskId, Path]]:
+    """One sink of a job that does not run, to commit what it owes; who writes to it is not known without a plan."""
+    known = {node.uid: node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
+    if name not in known:
+        raise InvalidOption(f"job {job.name} has no sink {name}; it has: {', '.join(known) or 'none'}")
+    sink, mode, root = known[name], MODES[job.checkpoint.access], _working_root(job, store)
+    staged = _make_working_directory(root, mode) / "staged"
+    settings = to_core(job.checkpoint, job.restart)
+    context = SinkContext(
+        job.name,
+        SinkId(name),
+        store.incarnation(),
+        staged / name,
+        settings.timeout_ms,
+        mode,
+        store.begun_ms(int(time.time() * 1_000)),
+        checkpoint_interval_ms=settings.interval_ms,
+    )
+    try:
+        sink.open(context)
+        yield sink, TaskId(""), root
+    finally:
+        sink.close()
 
 
 def _working_root(job: Job, store: JobStore) -> Path:

@@ -34,8 +34,10 @@ from headgate.core.events import (
 from headgate.core.ids import Batch, ChannelId, CheckpointId, Generation, LeaderId, Run, TaskId
 from headgate.core.records import CompletedCheckpoint, EpochRecord, InFlight, Record, StoredFile
 from headgate.errors import BadStorage, HeadgateError, UserError
+from headgate.receipts.receipt import SECTION
 from headgate.run import savepoints
 from headgate.run.loop import Observation
+from headgate.run.receipts import Receipts
 from headgate.run.staged import StagedFiles
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.take import Snapshots
@@ -70,6 +72,7 @@ class Storage:
         self._root = root
         self._snapshots = snapshots
         self.staged = StagedFiles(store, root)
+        self.receipts = Receipts()
         self._tell = tell
         self._extras: dict[CheckpointId, Mapping[str, Any]] = {}
         self._copied: set[str] = set()
@@ -124,8 +127,18 @@ class Storage:
                 )
         self._fold(order.leader, tuple(records))
         self._extras = extras
+        self._know_receipts(extras)
         self._snapshots.know(tables_of(extras.values()))
         self._tell(CheckpointLogRead(order.leader, tuple(records), held, copied))
+
+    def _know_receipts(self, extras: Mapping[CheckpointId, Mapping[str, Any]]) -> None:
+        """Of what the newest checkpoint may still have to commit. Receipts decide nothing, so nothing ends here."""
+        try:
+            if extras:
+                newest = max(extras)
+                self.receipts.know(extras[newest], f"the record of checkpoint {newest}")
+        except BadStorage as error:
+            self._warn(str(error))
 
     def _fold(self, leader: LeaderId, records: tuple[Record, ...]) -> None:
         """Once our own epoch record is the last record, let nobody read again what it has made superfluous."""
@@ -145,7 +158,11 @@ class Storage:
         record = order.record
         begun = time.monotonic()
         try:
-            extra = self._manifest(record) if isinstance(record, CompletedCheckpoint) else {}
+            extra: dict[str, Any] = {}
+            if isinstance(record, CompletedCheckpoint):
+                extra = self._manifest(record)
+                if receipts := self.receipts.section(record):
+                    extra[SECTION] = receipts
             found = self._store.create_record(record, extra)
         except (HeadgateError, OSError) as error:
             if _is_final(error):

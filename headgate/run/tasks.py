@@ -30,12 +30,15 @@ from headgate.errors import BadStorage, ExternalError, HeadgateError, InternalEr
 from headgate.job.analyse import Analysis, evaluate
 from headgate.job.node import Node
 from headgate.job.plan import Plan, PlannedTask
+from headgate.receipts.receipt import Range
 from headgate.run import fit
 from headgate.run.batch_runs import BatchRuns, Past
 from headgate.run.loop import Observation
+from headgate.run.receipts import inputs_of
 from headgate.run.sizes import Sizes
 from headgate.run.storage import Storage
 from headgate.sink.api import TwoPhaseSink, WriteId
+from headgate.sink.tally import tallying
 from headgate.snapshot import rebuild
 from headgate.snapshot.take import Snapshots, task_directory
 from headgate.source.api import Source
@@ -245,6 +248,14 @@ class Tasks:
         if query is not None:
             query.tell_news()
 
+    def inputs(
+        self, generation: Generation, task: TaskId, after: Batch, through: Batch
+    ) -> tuple[Mapping[str, Range] | None, Mapping[str, Range] | None]:
+        """What a task has read between two batches, of its sources and of its channels."""
+        query = self._root / task_directory(task, generation)
+        uids = [uid for uid, _ in self._sources(self._planned[task])]
+        return inputs_of(lambda batch: layout.read_offsets(query, batch), uids, after, through)
+
     def _of(self, order: e.StartTask | e.StopTask | e.AskTask | e.AdmitBatch) -> Query | None:
         query = self._queries.get(order.task)
         if query is None or (query.work.generation, query.work.run) != (order.generation, order.run):
@@ -449,7 +460,9 @@ class Tasks:
                 raise Stopped
             query.wait_for_news(LOOK_FOR_ROOM_S)
         self._sinks[sink].begin_transaction(write_id)
-        self._sinks[sink].invoke(write_id, frame)
+        with tallying() as tally:
+            self._sinks[sink].invoke(write_id, frame)
+        self._storage.receipts.wrote(write_id, tally.known)
 
     def _committed(self, order: e.StartTask, batch: Batch) -> None:
         """Enter a committed batch into the logs of its readers. A segment that only sinks read has done its work."""

@@ -712,6 +712,59 @@ class MetricValue(AnswerModel):
 # -- what happened ---------------------------------------------------------------------------------------------------
 
 
+class SinkReceipt(AnswerModel):
+    """What a sink published of the batches after `after` through `through` of its task."""
+
+    sink: str
+    task: str
+    """Empty if nobody kept a receipt of it."""
+    generation: int
+    checkpoint: int
+    """The checkpoint for which it was pre-committed."""
+    after: int
+    through: int
+    rows: int | None
+    hash: str | None
+    """A sum over what was published that does not depend on its order; null for sinks that have none."""
+    sources: dict[str, list[str | None]] | None
+    """Of each source, its offsets before and after; null before the first."""
+    channels: dict[str, list[str | None]] | None
+    """Of each channel, the upstream batches before and after."""
+    place: str | None
+    committable: str | None
+    """Null in lists, and where it is too long to be kept."""
+    pre_committed_ms: int | None
+    committed_ms: int | None
+    """Null while it is not known to be committed."""
+    published_with: int | None
+    """The checkpoint with which it was published: a later one, if its own was given up."""
+    recovered: bool
+    in_history: bool
+    """Whether the history has it, or only the record of a checkpoint that is kept."""
+
+
+class CheckpointReceipts(AnswerModel):
+    """What each sink published for one checkpoint."""
+
+    id: int
+    receipts: list[SinkReceipt]
+
+
+class JobReceiptPage(AnswerModel):
+    """A page of receipts, the newest first."""
+
+    receipts: list[SinkReceipt]
+    unreadable: int
+    """How many of this page cannot be read."""
+    next_before: str | None
+
+
+class Transactions(AnswerModel):
+    """Transactions in doubt: decided by the newest checkpoint, and not known to be committed."""
+
+    in_doubt: list[SinkReceipt]
+
+
 class JobEvents(AnswerModel):
     """A page of events, the newest last."""
 
@@ -822,6 +875,8 @@ class CancelTrigger(AskModel):
 
     abandon: list[str] = Field(default_factory=list)
     """Sinks whose commits are given up."""
+    reason: str | None = None
+    """Why; needed if commits are given up, and written into the history."""
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout
 

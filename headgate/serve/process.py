@@ -92,11 +92,14 @@ class ControlServer:
         job: str,
         leader: LeaderId,
         warn: Callable[[str], None] = lambda _: None,
+        note: Callable[[str, Line], None] = lambda *_: None,
     ) -> None:
-        """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while."""
+        """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while; ``note`` writes into the
+        history what a user decided.
+        """
         self._warn = warn
         self._state_of = state_of
-        self._requests = Requests(submit)
+        self._requests = Requests(submit, note)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
         self._access = ServerAccess()
         self._http: HttpServer | None = None

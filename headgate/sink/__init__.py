@@ -14,6 +14,7 @@ is pre-committed for a checkpoint, and shown when that checkpoint is complete.
 ``transactions``    what all sinks with such transactions share
 ``transaction_committable``     what they pre-commit
 ``committable``     what a sink with staged files pre-commits
+``tally``      how many rows an attempt has written
 ``form``       committables as text
 ``staging``    where its files wait
 ``placing``    how they are put in place

@@ -176,6 +176,14 @@ class TwoPhaseSink(ABC):
     def describe(self) -> str:
         """One line for people: what is written, and where to. May be called at any time, also before ``open``."""
 
+    @property
+    def place(self) -> str | None:
+        """Where any reader finds what was written, as ``headgate audit`` takes places; without passwords.
+
+        None: it cannot be told in this way, and receipts are not compared with what the sink has.
+        """
+        return None
+
     @abstractmethod
     def open(self, context: SinkContext) -> None:
         """Check that the sink can work, and make ready whatever it needs to exist.
@@ -238,6 +246,15 @@ class TwoPhaseSink(ABC):
         """
         del committable
         return ()
+
+    def content_hash(self, committable: str) -> str | None:
+        """A sum over all that was pre-committed, which does not depend on its order, and which anybody who reads what
+        the sink has can work out again. In the driver, after ``pre_commit``: it must cost no reading of rows.
+
+        None: the sink has none.
+        """
+        del committable
+        return None
 
     @abstractmethod
     def commit(self, committable: str) -> None:

@@ -4,6 +4,8 @@ One rule: a committable stands on its own and names every file with its size and
 directory, so that the directory may be moved and no file can go missing or change unnoticed.
 """
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -84,6 +86,17 @@ class StagedCommittable:
             )
 
         return from_text(committable, read)
+
+
+def hash_of(files: Iterable[tuple[int, int | None]]) -> str | None:
+    """A sum over files that does not depend on their order, of their sizes and checksums. None if one has none."""
+    total = 0
+    for size, checksum in files:
+        if checksum is None:
+            return None
+        digest = hashlib.blake2b(b"%d %d" % (size, checksum), digest_size=8).digest()
+        total = (total + int.from_bytes(digest, "big")) % (1 << 64)
+    return f"files:{total:016x}"
 
 
 def _part(batch: Any, run: Any, files: Any, beside: Any = ()) -> CommittablePart:

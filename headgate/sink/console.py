@@ -15,6 +15,7 @@ from rich.table import Table
 from headgate.core.ids import CheckpointId, Generation
 from headgate.errors import InvalidOption
 from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, WriteId
+from headgate.sink.tally import wrote
 
 ROW_IN_PARTITION = (1 << 33) - 1
 """The bits of ``monotonically_increasing_id`` that count the rows of one partition."""
@@ -54,6 +55,7 @@ class ConsoleSink(TwoPhaseSink):
         numbered = dataframe.select(monotonically_increasing_id().alias("number"), struct("*").alias("row"))
         shown = when(col("number").bitwiseAND(ROW_IN_PARTITION) < self._rows, struct("number", "row"))
         [counted] = numbered.agg(count(lit(1)).alias("count"), collect_list(shown).alias("shown")).collect()
+        wrote(int(counted["count"]))
         first = sorted(counted["shown"], key=lambda each: int(each["number"]))[: self._rows]
         table = Table(*map(escape, dataframe.columns))
         for each in first:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, assert_never, get_args
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.errors import InvalidOption
 from headgate.sink.api import Guarantee, SinkContext, StagedFile, TwoPhaseSink
-from headgate.sink.committable import StagedCommittable
+from headgate.sink.committable import StagedCommittable, hash_of
 from headgate.sink.placing import place
 from headgate.sink.staged import WRITER_OPTIONS, StagedSink, external
 from headgate.sink.staging import Staging
@@ -30,6 +31,8 @@ Option = str | int | float | bool
 
 SMALL = 65_536
 """Bytes up to which a file is looked into, to see whether it has any rows."""
+PIECE_BYTES = 256 << 10
+LINE_END = ord("\n")
 NAME_MAX = 255
 SPARK_NAME_MAX = 100
 """What Spark's own part of a file name may need, with the numbers of generation and batch."""
@@ -132,10 +135,20 @@ class FileSink(StagedSink):
         self._context = context
         self._opened = staging
 
+    @property
+    def place(self) -> str:
+        """The directory."""
+        return str(self._target)
+
     def staged(self, committable: str) -> Sequence[StagedFile]:
         """None: its files wait in the target directory itself."""
         del committable
         return ()
+
+    def content_hash(self, committable: str) -> str | None:
+        """Of the files, which are put in place as they are."""
+        files = [file for _, part in StagedCommittable.from_text(committable).write_ids() for file in part.files]
+        return hash_of((file.size, file.checksum) for file in files)
 
     def publish(self, pre_committed: StagedCommittable) -> None:
         """Put every pre-committed file in place."""
@@ -168,6 +181,28 @@ class FileSink(StagedSink):
                 return False
             case _:
                 assert_never(self._format)
+
+    def _count_rows(self, file: Path) -> int | None:
+        """Of Parquet by its footer, of JSON by its lines. A line of CSV need not be a row."""
+        if self._format == "parquet":
+            return super()._count_rows(file)
+        plain = file.suffix == ".json" and "linesep" not in {name.lower() for name in self._options}
+        return _lines_in(file) if plain else None
+
+
+def _lines_in(file: Path) -> int | None:
+    """How many lines a file has; None if the last has no end. By numpy, which takes a fifth of what bytes take."""
+    buffer = bytearray(PIECE_BYTES)
+    values = np.frombuffer(buffer, np.uint8)
+    lines, last = 0, LINE_END
+    try:
+        with file.open("rb", buffering=0) as opened:
+            while read := opened.readinto(buffer):
+                lines += int(np.count_nonzero(values[:read] == LINE_END))
+                last = buffer[read - 1]
+    except OSError:
+        return None
+    return lines if last == LINE_END else None
 
 
 def _local(path: str) -> Path:

@@ -13,17 +13,23 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from headgate.errors import HeadgateError
+from headgate.sink.tally import wrote
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _ANSWER = StructType(
-    [StructField("partition", IntegerType()), StructField("answer", StringType()), StructField("error", BinaryType())]
+    [
+        StructField("partition", IntegerType()),
+        StructField("answer", StringType()),
+        StructField("error", BinaryType()),
+        StructField("rows", LongType()),
+    ]
 )
-_SCHEMA = pa.schema([("partition", pa.int32()), ("answer", pa.string()), ("error", pa.binary())])
+_SCHEMA = pa.schema([("partition", pa.int32()), ("answer", pa.string()), ("error", pa.binary()), ("rows", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ def write_partitions(dataframe: DataFrame, write: Write) -> list[str]:
     rows = dataframe.mapInArrow(_Partition(write), _ANSWER).collect()
     for row in rows:
         _raise_again(row["error"])
+    wrote(sum(int(row["rows"]) for row in rows))
     return [row["answer"] for row in sorted(rows, key=lambda row: int(row["partition"]))]
 
 
@@ -90,8 +97,16 @@ class _Partition:
         context = TaskContext.get()
         assert context is not None, "this runs in a task of Spark"
         place = Place(context.partitionId(), context.taskAttemptId())
-        answer, error = _guarded(lambda: self._write(place, batches))
-        values = (place.partition, answer, error)
+        seen = 0
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal seen
+            for batch in batches:
+                seen += batch.num_rows
+                yield batch
+
+        answer, error = _guarded(lambda: self._write(place, counted()))
+        values = (place.partition, answer, error, seen)
         columns = [pa.array([value], kind) for value, kind in zip(values, _SCHEMA.types, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 

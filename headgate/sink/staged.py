@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+from pyarrow import parquet
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
@@ -23,6 +25,7 @@ from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.sink.api import AbortScope, SinkContext, StagedFile, StaleGenerations, TwoPhaseSink, WriteId
 from headgate.sink.committable import CommittableFile, CommittablePart, StagedCommittable
 from headgate.sink.staging import Staging, data_files, discard
+from headgate.sink.tally import wrote
 
 WRITER_OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -98,6 +101,8 @@ class StagedSink(TwoPhaseSink):
                     kept.append(file)
             self._measured[write_id] = self._measure(part, [file.relative_to(part).as_posix() for file in kept])
             force(directories(kept, top=self._staging.root))
+        counts = list(in_parallel(self._count_rows, kept))
+        wrote(None if None in counts else sum(count for count in counts if count is not None))
 
     def pre_commit(self, checkpoint: CheckpointId, generation: Generation, write_ids: Sequence[WriteId]) -> str:
         """List the files of these parts, with what was measured when they were written. They stay where they are."""
@@ -155,6 +160,13 @@ class StagedSink(TwoPhaseSink):
         """Whether a file is known to be without rows, and so is not kept."""
         del file
         return size == 0
+
+    def _count_rows(self, file: Path) -> int | None:
+        """How many rows a file has, if that is told without reading all of it. None if it is not."""
+        try:
+            return int(parquet.read_metadata(file).num_rows)
+        except (pa.ArrowException, OSError):
+            return None  # encrypted, for instance
 
     def _pre_committed_files(self, pre_committed: StagedCommittable) -> list[tuple[Path, CommittableFile]]:
         """The files with rows, in the order of batches, and where each waits if it does."""

@@ -80,7 +80,7 @@ class Recorder:
     def _measured(self, now_ms: int, note: Observation, state: JobState) -> Iterator[Line]:
         fields = note.fields
         match note.kind:
-            case "warning" | "notice" | "guarantee":
+            case "warning" | "notice" | "guarantee" | "receipt" | "decision":
                 yield {"event": note.kind, **fields}
             case "stall":
                 self._stalls = {**self._stalls, fields["name"]: fields["text"]}

@@ -164,6 +164,13 @@ def _in_the_background(line: Line) -> str | None:
         case "checkpoint-committed":
             again = f", after {line['retries']} retries" if line["retries"] else ""
             return f"checkpoint {line['id']} committed in {duration(line['commit_ms'])}{again}"
+        case "decision":
+            what = "commits were given up" if line["decision"] == "abandon-commits" else "was committed by hand"
+            return f"sink {', '.join(line['sinks'])}: {what}: {line['reason']}"
+        case "receipt":
+            rows = line["receipt"]["rows"]
+            counted = "what was counted by nobody" if rows is None else f"{rows} rows"
+            return f"sink {line['sink']}: {counted} of checkpoint {line['id']} committed"
         case "restored":
             what = f"task {line['task']}" if line["task"] else "the job"
             base = "" if line["base"] is None else f" from checkpoint {line['base']}"

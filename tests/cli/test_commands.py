@@ -254,6 +254,9 @@ def test_a_job_is_stopped_with_a_savepoint(storage: Path, job: Job) -> None:
         assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, said)
 
 
+WITHOUT = ("--abandon-commits", "out", "--reason", "its server is gone for good")
+
+
 def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage: Path, job: Job) -> None:
     job.core.tell(job.core.committed("a", 0))
     job.core.ask()
@@ -266,7 +269,7 @@ def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage
         said = refused(headgate("cancel", "orders", "--storage", storage))
         assert "already, and waits for sink out to commit checkpoint 1" in said
         job.asked.clear()
-        without = pool.submit(headgate, "cancel", "orders", "--storage", storage, "--abandon-commits", "out")
+        without = pool.submit(headgate, "cancel", "orders", "--storage", storage, *WITHOUT)
         job.do(job.core.write_closing_record)
         job.do(lambda: job.core.tell(e.FilesListed(Generation(1), ())))
         job.do(lambda: job.core.tell(e.FilesDeleted(Generation(1), (CheckpointId(1),))))
@@ -319,9 +322,14 @@ def test_a_job_that_owes_commits_is_cancelled_and_forgotten_only_without_them_by
         said = refused(headgate(*command, "orders", "--storage", storage))
         assert said.endswith("give those rows up with --abandon-commits out")
     assert "owes no commit; those that do: out" in refused(
-        headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "in")
+        headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "in", "--reason", "gone")
     )
-    assert headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "out").exit_code == 0
+    said = refused(headgate("cancel", "orders", "--storage", storage, "--abandon-commits", "out"))
+    assert said == 'giving up commits is recorded with a reason: say --reason "why"'
+    assert headgate("cancel", "orders", "--storage", storage, *WITHOUT).exit_code == 0
+    [decided] = [line for line in store.read_history() if line["event"] == "decision"]
+    assert (decided["decision"], decided["sinks"]) == ("abandon-commits", ["out"])
+    assert decided["reason"] == "its server is gone for good"
     epoch_record = store.read_checkpoint_log()[-1]
     assert isinstance(epoch_record, EpochRecord)
     assert [each.sink for each in epoch_record.abandoned] == ["out"]

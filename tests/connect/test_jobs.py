@@ -14,12 +14,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.connect.kafka.broker import BrokerClient
 from headgate.connect.kafka.reading.source import CONNECTOR
 from headgate.errors import ExternalError, HeadgateError, UserError
+from headgate.receipts.gather import gather
+from headgate.receipts.proof import prove
+from headgate.receipts.sequence import AuditKind
+from headgate.store.api import open_store
+from headgate.store.jobstore import JobStore
 from services.kafka import Kafka
 from services.postgres import Postgres
 from services.server import HOST, find_program, free_port, wait_until
@@ -165,6 +171,33 @@ def in_process(settings: Settings, spark: SparkSession) -> tuple[hg.Result, list
 
 def of(lines: list[Line], event: str) -> list[Line]:
     return [line for line in lines if line["event"] == event]
+
+
+def test_what_a_topic_and_a_table_have_is_proven_by_receipts_and_what_is_done_to_them_is_named(
+    kafka: Kafka, postgres: Postgres, spark: SparkSession, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", str(conninfo_to_dict(postgres.dsn())["password"]))
+    table = unique("faults").replace("-", "_")
+    postgres.query(f"CREATE TABLE {table} (n bigint)")
+    sinks = {"topic": to_kafka(kafka.servers, topic), "table": to_postgres(postgres.dsn(), table)}
+    settings = {"directory": str(tmp_path), "source": ROWS, "sinks": sinks}
+    assert in_process(settings, spark)[0].ending == "finished"
+    job = build(settings)
+    receipts = gather(JobStore.find(open_store(str(job.checkpoint.storage)), job.name))
+    proof = prove(job.name, receipts)
+    assert proof.holds, proof.text()
+    found = {sink.sink: (sink.rows, sink.found_rows, sink.findings) for sink in proof.sinks}
+    assert found == dict.fromkeys(sinks, (ROWS["rows"], ROWS["rows"], ())), proof.text()
+
+    postgres.query(f"DELETE FROM {table} WHERE n < 3")  # noqa: S608
+    producer = Producer({**kafka.client, "log_level": "0"})
+    producer.produce(topic, value=b"1")
+    assert producer.flush(60) == 0
+    said = {sink.sink: [(each.kind, each.text) for each in sink.findings] for sink in prove(job.name, receipts).sinks}
+    [(kind, text)] = said["table"]
+    assert (kind, "has 997 rows, the receipts have 1000: 3 are missing" in text) == (AuditKind.MISSING, True), text
+    [(kind, text)] = said["topic"]
+    assert (kind, "has 1001 rows, the receipts have 1000: 1 are there twice" in text) == (AuditKind.DOUBLED, True), text
 
 
 def test_a_row_that_is_too_large_stops_the_job_and_is_named_with_its_size(

@@ -88,6 +88,9 @@ class Ran:
     def settled(self, *_: object) -> None:
         pass
 
+    def inputs(self, *_: object) -> tuple[None, None]:
+        return None, None
+
 
 class Inline:
     """SerialExecutors on which everything is done at once."""

@@ -18,6 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 import headgate as hg
 from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.errors import BadStorage, InvalidJob
+from headgate.receipts.gather import gather
+from headgate.receipts.proof import JobProof, prove
 from headgate.run import stalls
 from headgate.run.batch_runs import BatchRuns
 from headgate.run.control import ControlClient
@@ -623,3 +625,47 @@ def test_a_planner_that_hangs_is_noticed_and_shown_with_where_it_is(
     assert any("latestOffset" in text for texts in shown for text in texts)
     assert any(line["event"] == "notice" and line["text"] == "task rows goes on" for line in seen)
     assert rows_of(tmp_path / "out") == [{"n": 0}]
+
+
+def test_a_job_that_failed_once_is_proven_and_what_is_done_to_its_files_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    few = 3_000
+    job = build("fork", str(tmp_path), rows=few, batches=6, fail_at=few // 2, interval="500ms")
+    heard: list[Line] = []
+    assert job.run(None, heard.append, spark).ending == "finished"
+    assert verdict("fork", tmp_path, few) == {}
+    assert not any(line["event"] == "receipt" for line in heard)
+    receipts = gather(JobStore.find(open_store(str(job.checkpoint.storage)), job.name))
+    proof = prove(job.name, receipts)
+    assert proof.holds, proof.text()
+    for sink in proof.sinks:
+        assert sink.findings == (), proof.text()
+    sinks = {sink.sink: sink for sink in proof.sinks}
+    assert sinks["plain"].rows == few, "JSON is counted by its lines"
+    assert sinks["once"].rows is None, "a line of CSV need not be a row"
+    assert sinks["in-windows"].rows == sinks["in-windows"].found_rows is not None
+    for one in receipts.published:
+        assert one.pre_committed_ms is not None
+        assert one.committed_ms is not None
+        assert one.pre_committed_ms <= one.committed_ms
+        assert one.channels or one.sources
+
+    one = next(each for each in reversed(receipts.published) if each.rows)
+    assert one.place is not None
+    files = [path for path in Path(one.place).rglob("part-*") if "_headgate" not in path.parts]
+    again = files[0].with_name("copy-" + files[0].name)
+    shutil.copy(files[0], again)
+    files[-1].unlink()
+    found = found_in(prove(job.name, receipts), one.sink)
+    assert any(str(again) in text for text in found["foreign"])
+    if files[-1] != files[0]:
+        assert any(str(files[-1]) in text for text in found["missing"])
+
+
+def found_in(proof: JobProof, sink: str) -> dict[str, list[str]]:
+    [one] = [each for each in proof.sinks if each.sink == sink]
+    found: dict[str, list[str]] = {"missing": [], "foreign": [], "changed": [], "doubled": []}
+    for each in one.findings:
+        found.setdefault(each.kind.value, []).append(each.text)
+    return found

@@ -112,6 +112,10 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, it.details_of(world, int(number)))
             case "GET", ["checkpoints", "details", number, "subtasks", task]:
                 self.answer(200, it.partitions(world, int(number), task))
+            case "GET", ["receipts"]:
+                self.answer(200, it.receipts(world))
+            case "GET", ["transactions"]:
+                self.answer(200, {"in_doubt": []})
             case "GET", ["savepoints"]:
                 self.answer(200, it.savepoints(world))
             case "GET", ["exceptions"]:

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from headgate.receipts.receipt import Receipt
+from headgate.store.jobstore import JobStore
 from tests.ui.conftest import WAIT_MS, Opened
 from tests.ui.live import DrivenJob
 
@@ -36,7 +38,7 @@ PAGES = {
     "/savepoints": ["Take a savepoint", "No savepoint yet"],
     "/recovery": ["Restarts of the job", "Nothing has failed"],
     "/recovery/restarts": ["No restart yet"],
-    "/sinks": ["files in data/out", "job.py:10", "Commit retries"],
+    "/sinks": ["files in data/out", "job.py:10", "Commit retries", "No receipts yet"],
     "/diagnosis": ["Nothing found", "rules looked", "Look again"],
     "/events": ["checkpoint 2 completed", "generation 1 begins from nothing"],
     "/events/operations": ["Nothing was asked for"],
@@ -139,3 +141,24 @@ def test_the_graph_shows_tasks_sources_and_sinks_and_tells_more_of_a_task(at: Op
     expect(drawer).to_be_focused()
     page.keyboard.press("Escape")
     expect(drawer).to_have_count(0)
+
+
+def test_receipts_are_listed_with_what_they_say(at: Opened, store: JobStore) -> None:
+    receipt = Receipt(
+        sink="out",
+        task="b",
+        generation=1,
+        checkpoint=2,
+        after=0,
+        through=3,
+        rows=12_345,
+        hash="files:00ff",
+        sources={"in": ("7", "19")},
+        channels={},
+        pre_committed_ms=1_000,
+        committed_ms=2_000,
+    )
+    store.append_history([{"at": 2_000, "event": "receipt", "id": 2, "sink": "out", "receipt": receipt.data()}])
+    table = at("/sinks").get_by_role("table", name="Receipts")
+    for words in ("12,345", "1 to 3", "in: 7 to 19", "files:00ff"):
+        expect(table.get_by_text(words).first, words).to_be_visible()

@@ -20,6 +20,7 @@ from headgate.connect.jdbc.names import JdbcOwner
 from headgate.errors import BadStorage, InvalidOption
 from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext, WriteId
+from headgate.sink.tally import wrote
 from headgate.sink.transaction_committable import TransactionCommittable
 from headgate.sink.transactions import TransactionSink
 
@@ -83,7 +84,9 @@ class JdbcSink(TransactionSink[Database, Stage]):
             # From here on a task that was taken for dead, and still writes, is refused.
             database.change(f"CREATE UNIQUE INDEX {stage}_r ON {stage} ({database.quoted(ROW)})")
             self._take_over(database, stage, " WHERE 1 = 0")  # types that do not fit are found now, not by the commit
-            return [Stage(write_id, int(str(database.ask(f"SELECT COUNT(*) FROM {stage}")[0][0])))]
+            rows = int(str(database.ask(f"SELECT COUNT(*) FROM {stage}")[0][0]))
+            wrote(rows)
+            return [Stage(write_id, rows)]
 
     def name(self, transaction: Stage) -> str:
         """By the table."""

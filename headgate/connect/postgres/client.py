@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -47,6 +48,18 @@ class Server:
         host = self.parameters.get("host") or self.parameters.get("hostaddr") or "the default host"
         port = self.parameters.get("port")
         return f"database {self.parameters.get('dbname', 'default')} at {host}{f':{port}' if port else ''}"
+
+    def place(self, table: str) -> str:
+        """A table, for an audit: without the password."""
+        given = self.parameters
+        user, host, port = given.get("user", ""), given.get("host", ""), given.get("port", "")
+        beside = {"host": host} if host.startswith("/") else {}
+        beside |= {"port": port} if beside and port else {}
+        where = "" if beside else f"{host}{f':{port}' * bool(port)}"
+        query = f"?{urlencode(beside)}" if beside else ""
+        at = f"{quote(user, safe='')}@" if user else ""
+        database = quote(given.get("dbname", user), safe="")
+        return f"postgres://{at}{where}/{database}/{quote(table, safe='.')}{query}"
 
     def connect(self, name: str, **settings: str | int) -> Connection:
         """A session under this name, outside of any transaction, with these settings of the server."""

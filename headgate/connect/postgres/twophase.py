@@ -67,6 +67,11 @@ class PostgresSink(PreparedSink[Connection, Part]):
         """Whose the transactions and sessions are."""
         return PostgresOwner.of(self.context)
 
+    @property
+    def place(self) -> str | None:
+        """The table."""
+        return self._server.place(self._name)
+
     def describe(self) -> str:
         """PostgresTable and database."""
         return f"PostgreSQL table {self._name} in {self._server.describe()}, by prepared transactions"

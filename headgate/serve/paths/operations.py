@@ -11,6 +11,8 @@ from fastapi.responses import JSONResponse
 
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
+from headgate.errors import InvalidOption
+from headgate.run.decisions import checked_reason
 from headgate.run.requests import Operation, RequestConflict, Requests, TooManyRequests
 from headgate.run.savepoints import path_of
 from headgate.serve import models
@@ -48,7 +50,13 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     @app.post("/v1/jobs/{jid}/cancel", **begun)
     async def cancel(jid: str, body: models.CancelTrigger | None = None) -> Any:
         asked = body or models.CancelTrigger()
-        return await asking.begin(jid, "cancel", asked, "POST", "/cancel", abandon=asked.abandon)
+        reason = ""
+        if asked.abandon:
+            try:
+                reason = checked_reason(asked.reason, "giving up commits")
+            except InvalidOption as error:
+                raise RequestRefused(400, f"reason: {error}") from error
+        return await asking.begin(jid, "cancel", asked, "POST", "/cancel", abandon=asked.abandon, reason=reason)
 
     @app.post("/v1/jobs/{jid}/checkpoints/details/{number}/hold", **begun)
     async def hold(jid: str, number: Number, body: models.PlainTrigger | None = None) -> Any:

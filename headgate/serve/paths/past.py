@@ -1,6 +1,6 @@
 """What happened to a job: events, exceptions, restarts, logs, and what is wrong by all that."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -8,12 +8,14 @@ from fastapi import FastAPI, Query
 from headgate.doctor.cause import diagnosis_data
 from headgate.doctor.diagnosis import diagnose
 from headgate.doctor.gathering import gather
+from headgate.receipts.receipt import EVENT
 from headgate.run.logfiles import LogFile, last_lines, log_files
 from headgate.serve import failures, models
 from headgate.serve.asking import LINES_MAX, PAGE, PAGE_MAX, RequestRefused, known
 from headgate.serve.catalog import JobCatalog, ServedJob, now_ms
 from headgate.store.history import HistoryPosition
 
+Line = Mapping[str, Any]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 FOR_EACH = 20
 """How many events are read first for each thing that is told by several."""
@@ -33,7 +35,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         found = _events(known(catalog, jid), limit + 1, before, since, kinds or ())
         page = found[-limit:]
         return {
-            "events": [{**line, "position": position} for position, line in page],
+            "events": [{**_short(line), "position": position} for position, line in page],
             "next_before": page[0][0] if len(found) > limit else None,
         }
 
@@ -80,6 +82,12 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
             "name": None if one is None else one.path.name,
             "lines": [] if one is None else last_lines(one.path, lines)[0],
         }
+
+
+def _short(line: Line) -> dict[str, Any]:
+    """An event, without what is long and looked up elsewhere."""
+    receipt = line.get(EVENT)
+    return {**line, EVENT: {**receipt, "committable": None}} if isinstance(receipt, dict) else dict(line)
 
 
 def _events(

@@ -2,6 +2,7 @@
 
 export interface CancelTrigger {
   abandon?: string[];
+  reason?: string | null;
   triggerId?: string | null;
   timeout_s?: number;
 }
@@ -52,6 +53,11 @@ export interface CheckpointProgress {
   cut: string[];
   acknowledged: string[];
   waiting: string[];
+}
+
+export interface CheckpointReceipts {
+  id: number;
+  receipts: SinkReceipt[];
 }
 
 export interface CheckpointStatistics {
@@ -262,6 +268,12 @@ export interface JobLogs {
 
 export interface JobPlan {
   plan: JobGraph;
+}
+
+export interface JobReceiptPage {
+  receipts: SinkReceipt[];
+  unreadable: number;
+  next_before: string | null;
 }
 
 export interface JobRestarts {
@@ -483,6 +495,26 @@ export interface Savepoints {
   savepoints: SavepointInfo[];
 }
 
+export interface SinkReceipt {
+  sink: string;
+  task: string;
+  generation: number;
+  checkpoint: number;
+  after: number;
+  through: number;
+  rows: number | null;
+  hash: string | null;
+  sources: Record<string, (string | null)[]> | null;
+  channels: Record<string, (string | null)[]> | null;
+  place: string | null;
+  committable: string | null;
+  pre_committed_ms: number | null;
+  committed_ms: number | null;
+  published_with: number | null;
+  recovered: boolean;
+  in_history: boolean;
+}
+
 export interface StatsSummary {
   min: number | null;
   avg: number | null;
@@ -526,6 +558,10 @@ export interface TaskCounts {
   running: number;
   finished: number;
   canceled: number;
+}
+
+export interface Transactions {
+  in_doubt: SinkReceipt[];
 }
 
 export interface TriggerResponse {

@@ -12,6 +12,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   missed: "warn",
   warning: "warn",
   restart: "warn",
+  decision: "warn",
   "checkpoint-completed": "ok",
   "checkpoint-committed": "ok",
   "savepoint-copied": "ok",
@@ -28,6 +29,8 @@ export const TYPES = [
   "checkpoint-failed",
   "checkpoint-committed",
   "savepoint-copied",
+  "receipt",
+  "decision",
   "notice",
   "warning",
   "ended",
@@ -73,6 +76,15 @@ export function sentence(event: JobEvent): string {
     case "checkpoint-committed": {
       const retries = number(event["retries"]);
       return `checkpoint ${it("id")} committed by every sink in ${duration(number(event["commit_ms"]))}${retries ? `, after ${count(retries)} retries` : ""}${event["recovered"] === true ? ", left by an earlier generation" : ""}`;
+    }
+    case "receipt": {
+      const receipt = event["receipt"] as { readonly rows?: unknown } | null;
+      const rows = number(receipt?.rows);
+      return `sink ${it("sink")}: ${rows === null ? "rows that nobody counted" : `${count(rows)} rows`} of checkpoint ${it("id")} committed`;
+    }
+    case "decision": {
+      const sinks = Array.isArray(event["sinks"]) ? event["sinks"].map(String).join(", ") : "–";
+      return `sink ${sinks}: ${event["decision"] === "commit" ? "was committed by hand" : "commits were given up"}: ${it("reason")}`;
     }
     case "savepoint-copied":
       return `savepoint ${it("id")} is copied, and can be carried away`;

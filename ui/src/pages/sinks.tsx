@@ -1,7 +1,7 @@
 /** Sinks: what each guarantees, where its rows come from, and how commits go. */
 
-import type { CheckpointingStatistics, JobDetails, PlanSink } from "../lib/contract";
-import { count, duration, unwritten } from "../lib/format";
+import type { CheckpointingStatistics, JobDetails, JobReceiptPage, PlanSink, SinkReceipt, Transactions } from "../lib/contract";
+import { count, duration, time, unwritten } from "../lib/format";
 import { useJob } from "../lib/job";
 import { useQuery } from "../lib/query";
 import { href } from "../lib/route";
@@ -15,7 +15,8 @@ interface Row extends PlanSink {
 
 export function SinksPage({ job }: { job: JobDetails }) {
   const view = useJob();
-  const { data } = useQuery<CheckpointingStatistics>(`/jobs/${encodeURIComponent(view.jid)}/checkpoints?limit=1`, { version: view.version("checkpoint-committed") });
+  const version = view.version("checkpoint-committed");
+  const { data } = useQuery<CheckpointingStatistics>(`/jobs/${encodeURIComponent(view.jid)}/checkpoints?limit=1`, { version });
   const rows = job.plan.nodes.flatMap((node) => node.sinks.map((sink): Row => ({ ...sink, task: node.id })));
   const latest = data?.latest.completed ?? null;
   const summary = data?.summary ?? null;
@@ -42,9 +43,75 @@ export function SinksPage({ job }: { job: JobDetails }) {
           <Table label="Sinks" rows={rows} columns={columns(view.jid)} rowKey={(sink) => sink.uid} rowHeight={42} />
         )}
       </Card>
+      <Receipts jid={view.jid} version={version} />
     </>
   );
 }
+
+/** What was published with each checkpoint, and what is in doubt. */
+function Receipts({ jid, version }: { jid: string; version: number }) {
+  const path = `/jobs/${encodeURIComponent(jid)}`;
+  const { data: page } = useQuery<JobReceiptPage>(`${path}/receipts?limit=200`, { version });
+  const { data: doubt } = useQuery<Transactions>(`${path}/transactions`, { version });
+  const open = doubt?.in_doubt ?? [];
+  const known = new Set(open.map(keyOf));
+  const rows = [...open, ...(page?.receipts ?? []).filter((one) => !known.has(keyOf(one)))];
+  return (
+    <>
+      {(page?.unreadable ?? 0) > 0 && (
+        <Notice tone="warn" title="Receipts that cannot be read">
+          {`${count(page?.unreadable)} of the newest: headgate audit says which`}
+        </Notice>
+      )}
+      <Card title="Receipts" tight>
+        {rows.length === 0 ? (
+          <Empty title="No receipts yet">A sink has one for each checkpoint that published something.</Empty>
+        ) : (
+          <Table label="Receipts" rows={rows} columns={RECEIPTS} rowKey={keyOf} rowHeight={38} />
+        )}
+      </Card>
+    </>
+  );
+}
+
+const keyOf = (one: SinkReceipt): string => `${one.sink}/${one.generation}/${one.checkpoint}`;
+
+function read(one: SinkReceipt): string {
+  const ranges = Object.entries({ ...one.sources, ...one.channels });
+  return ranges.map(([name, [before, after]]) => `${name}: ${before ?? "the beginning"} to ${after ?? "–"}`).join("; ");
+}
+
+const RECEIPTS: Column<SinkReceipt>[] = [
+  { key: "checkpoint", head: "Checkpoint", width: 100, end: true, sort: (one) => one.checkpoint, cell: (one) => one.checkpoint },
+  { key: "sink", head: "Sink", width: 120, grow: 1, sort: (one) => one.sink, cell: (one) => one.sink },
+  { key: "rows", head: "Rows", width: 90, end: true, sort: (one) => one.rows, cell: (one) => count(one.rows) },
+  { key: "batches", head: "Batches", width: 100, end: true, sort: (one) => one.through, cell: (one) => (one.after + 1 === one.through ? one.through : `${one.after + 1} to ${one.through}`) },
+  {
+    key: "read",
+    head: "Offsets read",
+    width: 200,
+    grow: 3,
+    cell: (one) => (
+      <span class="cut" title={read(one)}>
+        {read(one) || "–"}
+      </span>
+    ),
+  },
+  {
+    key: "hash",
+    head: "Hash",
+    title: "a sum over what was published, in any order",
+    width: 130,
+    grow: 1,
+    cell: (one) => (
+      <code class="cut" title={one.hash ?? ""}>
+        {one.hash ?? "–"}
+      </code>
+    ),
+  },
+  { key: "pre", head: "Pre-committed", width: 130, sort: (one) => one.pre_committed_ms, cell: (one) => time(one.pre_committed_ms) },
+  { key: "commit", head: "Committed", width: 130, sort: (one) => one.committed_ms, cell: (one) => (one.in_history ? time(one.committed_ms) : "in doubt") },
+];
 
 const columns = (jid: string): Column<Row>[] => [
   { key: "uid", head: "Sink", width: 160, grow: 1, sort: (sink) => sink.uid, cell: (sink) => <strong>{sink.uid}</strong> },

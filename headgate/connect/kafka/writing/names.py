@@ -54,6 +54,11 @@ class Target:
         """For people."""
         return f"Kafka topic {self.topic} at {self.servers}"
 
+    @property
+    def place(self) -> str | None:
+        """For an audit."""
+        return f"kafka://{self.servers}/{self.topic}" if self.topic else None
+
 
 @dataclass(frozen=True)
 class Scheme:

@@ -100,6 +100,11 @@ class StagedKafkaSink(WriteAheadSink):
         self._forgotten = False
         """Whether a marker that is not there may have been there."""
 
+    @property
+    def place(self) -> str | None:
+        """The topic."""
+        return self._target.place
+
     def describe(self) -> str:
         """Topic, place and way."""
         return f"{self._target.describe()}, staged"

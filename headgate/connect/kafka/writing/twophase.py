@@ -82,6 +82,11 @@ class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
         """Topic, place and way."""
         return f"{self._target.describe()}, two-phase{' with a write-ahead log' if self._write_ahead else ''}"
 
+    @property
+    def place(self) -> str | None:
+        """The topic."""
+        return self._target.place
+
     def open(self, context: SinkContext) -> None:
         """See that topic, rights and timeouts are as they must be."""
         check_timeout(context, self._target.timeout_ms, self._downtime_ms, write_ahead=self._write_ahead)
