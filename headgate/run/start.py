@@ -220,10 +220,10 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
     uri = str(options.storage or job.checkpoint.storage)
     mode = MODES[job.checkpoint.access]
     check_scheme(uri, {**job.spark_conf, **options.conf})
-    if "://" in uri and not uri.startswith("file:"):
+    if preflight.is_remote(uri) or preflight.is_remote(options.restore_from or ""):
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
-            beginning = preflight.choose(store, options)
+            beginning = preflight.choose(store, options, made)
             return _run(job, options, teller, made, store, lambda: beginning, attach)
     store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
     beginning = preflight.choose(store, options)
@@ -329,6 +329,7 @@ class Running:
             job.name,
             self._leader,
             self._warn,
+            partial(open_store, spark=spark, directory_mode=MODES[job.checkpoint.access]),
         )
         self._performer = Performer(
             job=job.name,
@@ -377,7 +378,7 @@ class Running:
         finally:
             self._alive.close()
             self._stalls.close()
-            self._control.close()
+            self._control.close(at_once=interrupted)
             self._tasks.interrupt_all()
             self._serial_executors.close(CLOSE_S)
             self._tasks.close()

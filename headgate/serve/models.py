@@ -756,6 +756,8 @@ class SavepointTrigger(AskModel):
     """Take a savepoint, and stop then if `cancel-job` is true."""
 
     cancel_job: bool = Field(default=False, alias="cancel-job")
+    target_directory: str | None = Field(default=None, alias="target-directory", min_length=1, max_length=4096)
+    """Where it is written as well: an absolute path or a URI, empty or not there yet."""
     formatType: Literal["NATIVE"] = "NATIVE"  # noqa: N815 - Flink's name
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout
@@ -764,6 +766,8 @@ class SavepointTrigger(AskModel):
 class StopTrigger(AskModel):
     """Take a savepoint, commit all that it pre-committed, then end."""
 
+    targetDirectory: str | None = Field(default=None, min_length=1, max_length=4096)  # noqa: N815 - Flink's name
+    """Where the savepoint is written as well: an absolute path or a URI, empty or not there yet."""
     formatType: Literal["NATIVE"] = "NATIVE"  # noqa: N815 - Flink's name
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout

@@ -19,11 +19,13 @@ from headgate.core.events import Event
 from headgate.core.ids import LeaderId
 from headgate.errors import HeadgateError
 from headgate.run.control import HOST, SPEAKS, this_machine
+from headgate.run.exporting import Exports, Opener
 from headgate.run.requests import REQUEST_S, Reply, Requests
 from headgate.serve.access import ServerAccess
 from headgate.serve.broadcast import Broadcast
 from headgate.serve.catalog import PastReading, Seen, ServedJob
 from headgate.serve.listening import BACKLOG, HttpServer
+from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 
 Line = Mapping[str, Any]
@@ -92,9 +94,13 @@ class ControlServer:
         job: str,
         leader: LeaderId,
         warn: Callable[[str], None] = lambda _: None,
+        open_target: Opener = open_store,
     ) -> None:
-        """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while."""
+        """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while; ``open_target`` opens the
+        place that a savepoint is to be written to.
+        """
         self._warn = warn
+        self._open_target = open_target
         self._state_of = state_of
         self._requests = Requests(submit)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
@@ -105,6 +111,7 @@ class ControlServer:
 
     def open(self, store: JobStore, described: Line | None = None) -> Self:
         """Listen, and say in the storage where. ``described`` is what the job is."""
+        self._requests.write_to(Exports(store.for_looking(), self._open_target))
         self._job = RunningJob(store, self._state_of, self._requests, described)
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)
         port = listening.getsockname()[1]
@@ -140,9 +147,9 @@ class ControlServer:
         if self._job is not None and self._job.broadcast.is_heard:
             self._job.broadcast.publish(lines)
 
-    def close(self) -> None:
-        """The job is over: answer whoever still waits, and listen no more."""
-        self._requests.close()
+    def close(self, *, at_once: bool = False) -> None:
+        """The job is over: answer whoever still waits, and listen no more. ``at_once``: nothing is written any more."""
+        self._requests.close(at_once=at_once)
         if self._http is not None:
             self._requests.say_goodbye()
             assert self._job is not None, "it listens for a job"

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
-from headgate.run.requests import Operation, RequestConflict, Requests, TooManyRequests
+from headgate.run.requests import SAVING, Operation, RequestConflict, Requests, TooManyRequests
 from headgate.run.savepoints import path_of
 from headgate.serve import models
 from headgate.serve.asking import RequestRefused, job_of
@@ -20,7 +20,6 @@ from headgate.serve.catalog import JobCatalog, ServedJob
 WAIT_MAX_S = 60.0
 FORWARDED_MAX = 32
 """How many questions wait at once for other processes to answer."""
-SAVING = ("savepoint", "stop")
 Number = Annotated[int, Path(ge=0)]
 Wait = Annotated[float, Query(ge=0, le=WAIT_MAX_S)]
 After = Annotated[int, Query(ge=0)]
@@ -39,11 +38,12 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     async def savepoint(jid: str, body: models.SavepointTrigger | None = None) -> Any:
         asked = body or models.SavepointTrigger()
         command = "stop" if asked.cancel_job else "savepoint"
-        return await asking.begin(jid, command, asked, "POST", "/savepoints")
+        return await asking.begin(jid, command, asked, "POST", "/savepoints", target=asked.target_directory)
 
     @app.post("/v1/jobs/{jid}/stop", **begun)
     async def stop(jid: str, body: models.StopTrigger | None = None) -> Any:
-        return await asking.begin(jid, "stop", body or models.StopTrigger(), "POST", "/stop")
+        asked = body or models.StopTrigger()
+        return await asking.begin(jid, "stop", asked, "POST", "/stop", target=asked.targetDirectory)
 
     @app.post("/v1/jobs/{jid}/cancel", **begun)
     async def cancel(jid: str, body: models.CancelTrigger | None = None) -> Any:
@@ -155,7 +155,7 @@ def _told(job: ServedJob, operation: Operation) -> dict[str, Any]:
         saved = done and operation.command in SAVING and reply.checkpoint is not None
         result = {
             "checkpointId": reply.checkpoint,
-            "location": path_of(job.uri, CheckpointId(reply.checkpoint or 0)) if saved else None,
+            "location": reply.location or path_of(job.uri, CheckpointId(reply.checkpoint or 0)) if saved else None,
             "failure-cause": None if done else {"class": reply.outcome.value, "stack-trace": reply.text},
         }
     return {
