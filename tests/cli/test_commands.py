@@ -298,9 +298,8 @@ def test_a_savepoint_of_a_job_that_does_not_run_is_deleted_in_the_storage(storag
     keep(stopped(), opened(storage))
     said = refused(headgate("savepoint", "delete", "orders", "2", "--storage", storage))
     assert said.startswith("savepoint 2 is not deleted: the job would go on from it")
-    assert refused(headgate("savepoint", "delete", "orders", "--storage", storage)).endswith(
-        "write `savepoint JOB`, or `savepoint delete JOB ID`"
-    )
+    said = refused(headgate("savepoint", "delete", "orders", "--storage", storage))
+    assert said == "savepoint delete orders: write `savepoint delete JOB ID`"
 
 
 def test_a_job_that_does_not_run_is_cancelled_in_its_storage(storage: Path) -> None:
