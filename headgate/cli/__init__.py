@@ -5,6 +5,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 
 ``app``     what all commands share: how errors end, where a job is found
 ``run``     run a job, and watch it
+``detach``  run a job in the background
 ``ask``     checkpoint, stop, cancel, forget: what a running job is asked, or done to one at rest
 ``savepoints`` savepoint: take one, list them, hold, release, label, delete
 ``progress`` how far something has come that a user waits for

@@ -105,6 +105,7 @@ class ControlServer:
         self._requests = Requests(submit)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
         self._access = ServerAccess()
+        self._address = ""
         self._http: HttpServer | None = None
         self._job: RunningJob | None = None
         self._store: JobStore | None = None
@@ -115,6 +116,7 @@ class ControlServer:
         self._job = RunningJob(store, self._state_of, self._requests, described)
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)
         port = listening.getsockname()[1]
+        self._address = f"http://{HOST}:{port}"
         self._http = HttpServer(listening, OneJob(self._job, self._about, self._warn), self._access)
         self._http.start()
         self._store = store
@@ -129,6 +131,11 @@ class ControlServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._address
 
     def status(self) -> Line:
         """The status of the job, for somebody in this process."""

@@ -152,6 +152,20 @@ def test_jobs_are_listed_with_their_state_and_last_checkpoint(storage: Path, job
     assert "2 (savepoint)" in lines[2]
 
 
+def test_only_jobs_that_run_or_only_those_that_have_ended_are_listed(storage: Path, job: Job) -> None:
+    assert job.core.requests == 0
+    keep(stopped(), opened(storage, "payments"))
+    keep(crashed(), opened(storage, "returns"))
+    opened(storage, "new")
+    assert [one["job"] for one in as_json("list", "--running", "--storage", storage)] == ["orders"]
+    assert [one["job"] for one in as_json("list", "--ended", "--storage", storage)] == ["payments", "returns"]
+    assert refused(headgate("list", "--running", "--ended", "--storage", storage)).startswith("--running and --ended: ")
+    job.server.close()
+    none = headgate("list", "-r", "--storage", storage)
+    assert (none.exit_code, none.stdout) == (0, f"no job in file://{storage} runs\n")
+    assert as_json("list", "-r", "--storage", storage) == []
+
+
 def test_a_job_whose_storage_is_damaged_does_not_hide_the_others(storage: Path) -> None:
     keep(crashed(), opened(storage, "orders"))
     keep(crashed(), opened(storage, "payments"))
