@@ -37,9 +37,8 @@ class Exports:
 
     def __init__(self, store: JobStore, open_target: Opener) -> None:
         """Nothing is written yet."""
-        self._store = store
+        self.store = store
         self._open_target = open_target
-        self.uri = store.uri
 
     def claim(self, target: str) -> "Export":
         """Take a place for one savepoint. ``InvalidOption`` if it cannot be used, ``ExternalError`` if it is away."""
@@ -48,7 +47,7 @@ class Exports:
         try:
             place = self._open_target(target)
             self._refuse_inside(target, place)
-            return _claimed(self._store, target, place)
+            return _claimed(self.store, target, place)
         except BadStorage as error:
             raise InvalidOption(f"target {target}: {error}") from error
         except OSError as error:
@@ -56,11 +55,11 @@ class Exports:
             raise InvalidOption(f"target {target} cannot be used: {why}; give a directory to write to") from error
 
     def _refuse_inside(self, target: str, place: Store) -> None:
-        own = self._store.local_root
+        own = self.store.local_root
         if own is not None and place.local_root is not None:
             inside = place.local_root.resolve().is_relative_to(own.resolve())
         else:
-            inside = f"{place.uri}/".startswith(f"{self._store.uri}/")
+            inside = f"{place.uri}/".startswith(f"{self.store.uri}/")
         if inside:
             raise InvalidOption(f"target {target} is in the job's own storage: a savepoint is there anyway")
 

@@ -28,7 +28,8 @@ from headgate.core.events import (
     UserFact,
 )
 from headgate.core.ids import CheckpointId, RequestId, SinkId
-from headgate.errors import ExternalError
+from headgate.errors import ExternalError, UserError
+from headgate.run import keeping
 from headgate.run.exporting import Export, Exports
 from headgate.run.savepoints import path_of
 
@@ -44,7 +45,7 @@ LAST_WORDS_S = 2.0
 """A process that ends waits this long for those who wait for its answer to take it."""
 ENDING = ("stop", "cancel")
 """Requests that are answered when the job is over, so that whoever asked may start it again."""
-ABOUT_ONE = ("hold", "release", "delete")
+ABOUT_ONE = ("hold", "release", "delete", "label")
 """Requests about one checkpoint."""
 SAVING = ("savepoint", "stop")
 """Requests that leave a savepoint."""
@@ -123,10 +124,11 @@ class Requests:
         """
         name = name or secrets.token_hex(8)
         timeout_s = min(timeout_s, TIMEOUT_MAX_S)
-        fact = _fact(RequestId(f"control-{name}"), command, arguments)
-        if fact is None:
-            raise ValueError(f"{command} refused: there is no such request")
         checkpoint, target = arguments.get("checkpoint"), arguments.get("target")
+        fact = _fact(RequestId(f"control-{name}"), command, arguments)
+        label = arguments.get("label") if command == "label" and isinstance(checkpoint, int) and self._exports else None
+        if fact is None and not isinstance(label, str):
+            raise ValueError(f"{command} refused: there is no such request")
         if target is not None and (command not in SAVING or self._exports is None):
             raise ValueError(f"{command} refused: it has no target directory")
         with self._changed:
@@ -149,9 +151,11 @@ class Requests:
                 time.monotonic() + timeout_s,
                 target=target,
             )
-            if target is not None:
+            if target is not None or fact is None:
                 self._writing.add(name)
-        if target is None:
+        if fact is None:
+            self._in_a_thread(name, self._label, name, CheckpointId(checkpoint or 0), label)
+        elif target is None:
             self._submit(fact)
         else:
             self._in_a_thread(name, self._claim, name, fact, target)
@@ -299,10 +303,7 @@ class Requests:
             export = self._exports.claim(target)
         except Exception as error:  # noqa: BLE001 - whatever it is, the place cannot be used
             outcome = Outcome.FAILED if isinstance(error, ExternalError) else Outcome.REFUSED
-            with self._changed:
-                operation = self._look(name)
-                if operation is not None and operation.reply is None:
-                    self._over(operation, Reply(outcome, f"no savepoint was taken: {_line(error)}"))
+            self._decided(name, Reply(outcome, f"no savepoint was taken: {_line(error)}"))
             return
         with self._changed:
             operation = self._look(name)
@@ -314,6 +315,22 @@ class Requests:
         else:
             export.abandon()
 
+    def _label(self, name: str, savepoint: CheckpointId, label: str) -> None:
+        """Write down what a user calls a savepoint. It decides nothing, so the core need not hear of it."""
+        assert self._exports is not None, "it was asked for"
+        try:
+            reply = Reply(Outcome.DONE, keeping.label(self._exports.store, savepoint, label), savepoint)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the label is as it was
+            outcome = Outcome.REFUSED if isinstance(error, UserError) else Outcome.FAILED
+            reply = Reply(outcome, _line(error), savepoint)
+        self._decided(name, reply)
+
+    def _decided(self, name: str, reply: Reply) -> None:
+        with self._changed:
+            operation = self._look(name)
+            if operation is not None and operation.reply is None:
+                self._over(operation, reply)
+
     def _export(self, name: str, export: Export, reply: Reply) -> None:
         """Write a savepoint that is complete. One that will not be gives its place back."""
         if reply.outcome is not Outcome.DONE or reply.checkpoint is None:
@@ -324,7 +341,7 @@ class Requests:
             export.write(savepoint, self._given_up)
         except Exception as error:  # noqa: BLE001 - whatever it is, the savepoint is only where it was before
             assert self._exports is not None, "it was asked for"
-            own = path_of(self._exports.uri, savepoint)
+            own = path_of(self._exports.store.uri, savepoint)
             text = f"{reply.text} at {own}, but it could not be written to {export.location}: {_line(error)}"
             reply = replace(reply, outcome=Outcome.FAILED, text=text)
         else:

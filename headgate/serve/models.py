@@ -601,6 +601,8 @@ class SavepointInfo(CheckpointStatistics):
 
     carried_off: bool
     """Its copy was complete, and is not where it was."""
+    label: str | None
+    """What users call it."""
 
 
 class Savepoints(AnswerModel):
@@ -789,6 +791,14 @@ class PlainTrigger(AskModel):
     timeout_s: float = Timeout
 
 
+class LabelTrigger(AskModel):
+    """Call a savepoint something; an empty text takes its label away."""
+
+    label: str = Field(max_length=200)
+    triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
+    timeout_s: float = Timeout
+
+
 class TriggerResponse(AnswerModel):
     """Accepted: ask for what becomes of it by this id."""
 
@@ -826,9 +836,9 @@ class OperationStatus(AnswerModel):
     operation: OperationResult | None
     """Null while it is in progress."""
     request_id: str = Field(alias="request-id")
-    kind: Literal["checkpoint", "savepoint", "stop", "cancel", "hold", "release", "delete"]
+    kind: Literal["checkpoint", "savepoint", "stop", "cancel", "hold", "release", "delete", "label"]
     checkpoint: int | None
-    """The checkpoint that it is about, for hold, release and delete."""
+    """The checkpoint that it is about, for hold, release, delete and label."""
     outcome: Literal["done", "failed", "refused"] | None
     text: str
     """What the job said last of it."""

@@ -157,3 +157,14 @@ def test_only_a_savepoint_and_a_stop_have_a_target(job: Job, tmp_path: Path) -> 
     assert asked == Reply(Outcome.REFUSED, "checkpoint refused: it has no target directory")
     taken = requests.Requests(job.submit)
     assert taken.ask("savepoint", target=str(tmp_path)).text == "savepoint refused: it has no target directory"
+
+
+def test_a_running_job_writes_down_what_a_savepoint_is_called(job: Job, store: JobStore) -> None:
+    copied(store, 1)
+    said = job.server.request("label", checkpoint=1, label=" before  the upgrade")
+    assert said == Reply(Outcome.DONE, "savepoint 1 is labelled 'before the upgrade'", 1)
+    assert store.labels() == {1: "before the upgrade"}
+    refused = job.server.request("label", checkpoint=2, label="x")
+    assert refused == Reply(Outcome.REFUSED, "savepoint 2 is not labelled: there is no such savepoint", 2)
+    assert job.server.request("label", checkpoint=1).outcome is Outcome.REFUSED
+    assert not job.asked.is_set(), "the core need not know"

@@ -60,6 +60,11 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         path = f"/checkpoints/details/{number}/release"
         return await asking.begin(jid, "release", body or models.PlainTrigger(), "POST", path, checkpoint=number)
 
+    @app.post("/v1/jobs/{jid}/savepoints/details/{number}/label", **begun)
+    async def label(jid: str, number: Number, body: models.LabelTrigger) -> Any:
+        path = f"/savepoints/details/{number}/label"
+        return await asking.begin(jid, "label", body, "POST", path, checkpoint=number, label=body.label)
+
     @app.delete("/v1/jobs/{jid}/savepoints/details/{number}", **begun)
     async def delete(jid: str, number: Number, body: models.PlainTrigger | None = None) -> Any:
         path = f"/savepoints/details/{number}"

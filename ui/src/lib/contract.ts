@@ -267,6 +267,12 @@ export interface Jobs {
   jobs: JobSummary[];
 }
 
+export interface LabelTrigger {
+  label: string;
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
 export interface LastCheckpoint {
   id: number;
   kind: "checkpoint" | "savepoint";
@@ -312,7 +318,7 @@ export interface OperationStatus {
   status: QueueStatus;
   operation: OperationResult | null;
   "request-id": string;
-  kind: "checkpoint" | "savepoint" | "stop" | "cancel" | "hold" | "release" | "delete";
+  kind: "checkpoint" | "savepoint" | "stop" | "cancel" | "hold" | "release" | "delete" | "label";
   checkpoint: number | null;
   outcome: "done" | "failed" | "refused" | null;
   text: string;
@@ -441,10 +447,12 @@ export interface RestoredCheckpoint {
 
 export interface SavepointInfo extends CheckpointStatistics {
   carried_off: boolean;
+  label: string | null;
 }
 
 export interface SavepointTrigger {
   "cancel-job"?: boolean;
+  "target-directory"?: string | null;
   formatType?: "NATIVE";
   triggerId?: string | null;
   timeout_s?: number;
@@ -466,6 +474,7 @@ export interface StatsSummary {
 }
 
 export interface StopTrigger {
+  targetDirectory?: string | null;
   formatType?: "NATIVE";
   triggerId?: string | null;
   timeout_s?: number;
