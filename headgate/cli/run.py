@@ -49,6 +49,9 @@ def run(
             "--from", metavar="latest|ID|PATH", help="Begin at a checkpoint, or at the savepoint in a directory."
         ),
     ] = "latest",
+    claim: Annotated[
+        bool, typer.Option("--claim", help="Delete that directory, once the job has its own copy of the savepoint.")
+    ] = False,
     fallback: Annotated[
         bool, typer.Option("--fallback", help="If that checkpoint is damaged, take the newest whole one before it.")
     ] = False,
@@ -115,6 +118,7 @@ def run(
 
     wishes = start.Options(
         restore_from=restore_from,
+        claim=claim,
         fallback=fallback,
         takeover=takeover,
         allow_non_restored_state=allow_non_restored_state,

@@ -43,6 +43,8 @@ class RestoreOptions(Protocol):
     @property
     def fallback(self) -> bool: ...  # noqa: D102
     @property
+    def claim(self) -> bool: ...  # noqa: D102
+    @property
     def takeover(self) -> bool: ...  # noqa: D102
     @property
     def allow_non_restored_state(self) -> bool: ...  # noqa: D102
@@ -79,6 +81,8 @@ def choose(store: JobStore, wishes: RestoreOptions, spark: SparkSession | None =
     refuse_second(store, takeover=wishes.takeover)
     found = _wanted(store, wishes.restore_from, spark)
     brought, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
+    if wishes.claim and brought is None:
+        raise InvalidOption("--claim is for a savepoint from elsewhere: give its directory with --from DIR")
     records = store.read_checkpoint_log()
     base = None
     if brought is None:

@@ -11,6 +11,7 @@ else's, and all that was decided to be committed is known.
 
 import contextlib
 import dataclasses
+import os
 import re
 import tempfile
 import uuid
@@ -145,6 +146,15 @@ class ImportedSavepoint:
         with tempfile.TemporaryDirectory(prefix="headgate-") as scratch:
             self.source.copy_out(name, Path(scratch) / "file")
             store.copy_in(Path(scratch) / "file", target)
+
+    def delete(self) -> None:
+        """Delete it from where it was: its manifest first, so that nobody takes what is left for whole."""
+        self.source.delete(MANIFEST)
+        self.source.delete(*tables_of([self.extra]))
+        root = self.source.local_root
+        for folder, _, _ in os.walk(root, topdown=False) if root is not None else ():
+            with contextlib.suppress(OSError):  # Something else is in it.
+                Path(folder).rmdir()
 
     def behind(
         self, epoch_record: EpochRecord, records: tuple[Record, ...]

@@ -77,6 +77,8 @@ class Options:
     """None or ``latest``, the number of a checkpoint, or the path of a savepoint."""
     fallback: bool = False
     """If the checkpoint is damaged, take the newest good one before it."""
+    claim: bool = False
+    """Delete the savepoint that ``restore_from`` names from there, once the job has its own copy of it."""
     takeover: bool = False
     """Lead even if another process does: it is fenced off."""
     allow_non_restored_state: bool = False
@@ -267,10 +269,21 @@ def _run(
             )
         schemas = StateSchemas(spark, planned, known).refused
         restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
+        if options.claim:
+            _claim(beginning)
         return Running(job, options, teller, spark, store, planned, known).lead(restore, attach)
     finally:
         for sink in sinks.values():
             sink.close()
+
+
+def _claim(beginning: preflight.RestorePlan) -> None:
+    """The job has its copy: what it began from is nobody else's. Where that cannot be deleted, it is only left."""
+    assert beginning.brought is not None, "else it was refused"
+    try:
+        beginning.brought.delete()
+    except (HeadgateError, OSError) as error:
+        logger.warning("the savepoint that the job has claimed is still there: %s", error)
 
 
 class Running:

@@ -144,6 +144,7 @@ def test_the_job_is_run_with_all_that_was_given(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(running, "run_detached", run_detached)
     given = {
         "from": "12",
+        "claim": None,
         "fallback": None,
         "takeover": None,
         "allow-non-restored-state": None,

@@ -88,8 +88,9 @@ def test_a_job_that_is_started_runs_beside_its_program(spark: SparkSession, tmp_
 
     for own in Path(saved.removeprefix("file://")).parent.glob("[0-9]*"):
         shutil.rmtree(own)  # What was written elsewhere stands on its own.
-    again = build(tmp_path, rows=None).start(hg.Options(restore_from=stopped), spark=spark)
+    again = build(tmp_path, rows=None).start(hg.Options(restore_from=stopped, claim=True), spark=spark)
     until(again, lambda _: len(rows_of(tmp_path / "out")) > through)
+    assert not (tmp_path / "backup").exists(), "the job has claimed it"
     again.cancel()
     assert again.wait().ending == "cancelled"
     numbers = sorted(row["n"] for row in rows_of(tmp_path / "out"))
