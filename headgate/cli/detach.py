@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from headgate.cli.app import say, show
+from headgate.errors import InvalidOption
 from headgate.view.recorder import PROGRESS
 
 if TYPE_CHECKING:  # It takes its time to import.
@@ -111,7 +112,10 @@ class Announcement:
 
     def __init__(self, handle: int) -> None:
         """``handle`` is the pipe on which that is heard."""
-        os.set_inheritable(handle, False)
+        try:
+            os.set_inheritable(handle, False)
+        except OSError:
+            raise InvalidOption("--announce is for a job that --detach has started: leave it out") from None
         self._handle: int | None = handle
         self._errors = os.fstat(2)
         self._about: dict[str, Any] = {"pid": os.getpid()}

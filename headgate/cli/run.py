@@ -109,6 +109,7 @@ def run(
     if detach:
         run_detached(again(ctx), as_json=as_json)
         return
+    announcement = None if announce is None else Announcement(announce)
     renamed = tuple(_pair("--rename", each, "OLD=NEW") for each in rename or ())
     settings = dict(_pair("--conf", each, "KEY=VALUE") for each in conf or ())
     described = load(job)
@@ -130,7 +131,6 @@ def run(
         verify=verify,
     )
     interruption = Interruption()
-    announcement = None if announce is None else Announcement(announce)
     with run_log(described.name, verbose=verbose, form=log_format) as log:
         try:
             with watcher(as_json=as_json) as show:

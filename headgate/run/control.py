@@ -7,6 +7,7 @@ The process that leads serves HTTP on a port of its own at the loopback address 
 into ``control.json``. The client here uses the standard library alone, so that a command starts quickly.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -181,8 +182,11 @@ class ControlClient:
             if found.data["notices"] > heard:
                 heard = found.data["notices"]
                 notice(found.data["text"])
-            if watch is not None and (seen := self._patiently(control, "GET", "/status", None, ANSWER_S)) is not None:
-                watch(seen.data.get("view", {}))
+            if watch is not None:
+                with contextlib.suppress(ExternalError):  # It is busy; what becomes of the request is asked again.
+                    seen = self._patiently(control, "GET", "/status", None, ANSWER_S)
+                    if seen is not None and seen.code == 200:
+                        watch(seen.data["view"])
 
     def _patiently(
         self, control: Mapping[str, Any], method: str, path: str, body: Mapping[str, Any] | None, wait_s: float

@@ -1,7 +1,11 @@
 """What the shell completes, and what a terminal shows of something that is waited for."""
 
 import io
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -9,6 +13,8 @@ from typer.testing import CliRunner
 
 from headgate.cli import app
 from headgate.cli.progress import step_of, waiting
+from headgate.core.effects import Outcome
+from headgate.run import control
 from tests.cli.live import Job, crashed
 from tests.cli.test_commands import opened
 from tests.view.watched import keep
@@ -91,6 +97,26 @@ def test_it_says_which_tasks_are_waited_for() -> None:
         10,
         10,
     )
+
+
+def test_whoever_waits_sees_the_status_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "WATCH_S", 0.01)
+    store = opened(tmp_path)
+    job = Job(store)
+    seen = threading.Event()
+
+    def watch(status: Mapping[str, Any]) -> None:
+        if status["in_progress"]:
+            seen.set()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(control.ControlClient(store).ask, "checkpoint", watch=watch)
+            assert seen.wait(60)
+            job.do(lambda: job.core.complete(1))
+            assert asked.result(60).outcome is Outcome.DONE
+    finally:
+        job.server.close()
 
 
 def test_only_a_terminal_shows_it() -> None:

@@ -168,6 +168,12 @@ def test_the_job_is_run_with_all_that_was_given(monkeypatch: pytest.MonkeyPatch)
     assert known == {*given, "detach", "announce", "json"}, "a new option is passed on, or not, on purpose"
 
 
+def test_what_is_for_the_background_alone_is_refused() -> None:
+    result = CliRunner().invoke(app, ["run", "job.py", "--announce", "9999"])
+    assert result.exit_code == 2
+    assert result.stderr == "headgate: --announce is for a job that --detach has started: leave it out\n"
+
+
 def test_a_job_that_cannot_begin_says_so_from_the_background(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "headgate", "run", str(tmp_path / "nowhere.py"), "--detach"],
