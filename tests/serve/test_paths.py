@@ -113,7 +113,7 @@ def test_what_can_be_asked_for_is_accepted(method: str, path: str, busy: Job, we
     said = web.ask(method, filled(path, ""), {"label": "x"} if path.endswith("/label") else None)
     assert said.code == 202, said.body
     models.TriggerResponse.model_validate(said.data)
-    assert busy.asked.wait(60)
+    assert path.endswith("/label") or busy.asked.wait(60), "the core hears of all but a label"
 
 
 def test_every_type_is_used_and_described(web: Web) -> None:

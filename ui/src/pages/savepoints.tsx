@@ -43,7 +43,7 @@ export function SavepointsPage({ job }: { job: JobDetails }) {
     });
   };
   const take = (
-    <span class="row-actions">
+    <span class="buttons">
       <Button disabled={may !== null} busy={desk.busy.has("savepoint")} title={may ?? "Write it to another place as well"} onClick={elsewhere}>
         To a directory
       </Button>
@@ -101,7 +101,7 @@ function columnsOf(jid: string): Column<SavepointInfo>[] {
     {
       key: "id",
       head: "ID",
-      width: 80,
+      width: 64,
       sort: (one) => one.id,
       cell: (one) => (
         <a class="strong" href={href("jobs", jid, "checkpoints", one.id)}>
@@ -112,7 +112,7 @@ function columnsOf(jid: string): Column<SavepointInfo>[] {
     {
       key: "state",
       head: "State",
-      width: 150,
+      width: 126,
       cell: (one) => (
         <span class="tags">
           <SavepointState one={one} />
@@ -120,15 +120,15 @@ function columnsOf(jid: string): Column<SavepointInfo>[] {
         </span>
       ),
     },
-    { key: "time", head: "Taken", width: 160, sort: (one) => one.latest_ack_timestamp ?? one.trigger_timestamp, cell: (one) => <Time ms={one.latest_ack_timestamp ?? one.trigger_timestamp} /> },
-    { key: "duration", head: "Duration", width: 90, end: true, sort: (one) => one.end_to_end_duration, cell: (one) => duration(one.end_to_end_duration) },
-    { key: "size", head: "Full size", width: 90, end: true, sort: (one) => one.state_size, cell: (one) => bytes(one.state_size) },
-    { key: "label", head: "Label", width: 120, grow: 1, sort: (one) => one.label ?? "", cell: (one) => (one.label ? <span title={one.label}>{one.label}</span> : <None why="nobody calls it anything" />) },
-    { key: "path", head: "Copy", width: 220, grow: 3, cell: (one) => (one.external_path ? <Path path={one.external_path} /> : <None why={one.carried_off ? "it was carried off" : "not complete yet"} />) },
+    { key: "time", head: "Taken", width: 118, sort: (one) => one.latest_ack_timestamp ?? one.trigger_timestamp, cell: (one) => <Time ms={one.latest_ack_timestamp ?? one.trigger_timestamp} /> },
+    { key: "duration", head: "Duration", width: 82, end: true, sort: (one) => one.end_to_end_duration, cell: (one) => duration(one.end_to_end_duration) },
+    { key: "size", head: "Full size", width: 82, end: true, sort: (one) => one.state_size, cell: (one) => bytes(one.state_size) },
+    { key: "label", head: "Label", width: 112, grow: 1, sort: (one) => one.label ?? "", cell: (one) => (one.label ? <span title={one.label}>{one.label}</span> : <None why="nobody calls it anything" />) },
+    { key: "path", head: "Copy", width: 170, grow: 3, cell: (one) => (one.external_path ? <Path path={one.external_path} /> : <None why={one.carried_off ? "it was carried off" : "not complete yet"} />) },
     {
       key: "do",
       head: "",
-      width: 270,
+      width: 264,
       end: true,
       cell: (one) => (
         <span class="row-actions">
