@@ -39,7 +39,7 @@ export function SavepointsPage({ job }: { job: JobDetails }) {
       yes: "Take the savepoint",
       no: "Not now",
       danger: false,
-      run: () => void desk.ask({ kind: "savepoint", label: "Savepoint", path: "/savepoints", body: target ? { "target-directory": target } : {} }),
+      run: () => void desk.ask({ kind: "savepoint", label: "Savepoint", path: "/savepoints", body: { "target-directory": target } }),
     });
   };
   const take = (
