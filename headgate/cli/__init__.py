@@ -5,7 +5,11 @@ running job is decided by the core, and every one of them prints JSON if it is a
 
 ``app``     what all commands share: how errors end, where a job is found
 ``run``     run a job, and watch it
-``ask``     checkpoint, savepoint, stop, cancel, forget: what a running job is asked, or done to one at rest
+``detach``  run a job in the background
+``ask``     checkpoint, stop, cancel, forget: what a running job is asked, or done to one at rest
+``savepoints`` savepoint: take one, list them, hold, release, label, delete
+``progress`` how far something has come that a user waits for
+``completion`` what the shell completes
 ``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
 ``events``  events, logs: what happened, and what was written
 ``transactions``  what is in doubt, and committing it by hand
@@ -25,13 +29,13 @@ Not here: anything that a web page would want to do or show as well.
 import os
 import sys
 
-from headgate.cli import ask, audit, demo, doctor, events, run, server, show, sim, transactions, ui
+from headgate.cli import ask, audit, demo, doctor, events, run, savepoints, server, show, sim, transactions, ui
 from headgate.cli.app import app
 from headgate.run import telling
 
 __all__ = ["app", "main"]
 
-for group in (run, show, events, ask, transactions, server, ui, audit, doctor, demo, sim):
+for group in (run, show, events, ask, savepoints, transactions, server, ui, audit, doctor, demo, sim):
     group.register(app)
 
 

@@ -18,6 +18,7 @@ from rich.console import Console, RenderableType
 from typer.core import TyperGroup
 
 from headgate import __version__
+from headgate.cli import completion
 from headgate.core.errors import InvalidGraph, InvalidSettings, NotRestorable
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.store.api import Store, open_store
@@ -26,14 +27,22 @@ from headgate.store.jobstore import JobStore
 if TYPE_CHECKING:  # Spark is imported when a job is loaded, and takes its time.
     from headgate.job.api import Job
 
-STORAGE_VARIABLE = "HEADGATE_STORAGE"
+STORAGE_VARIABLE = completion.STORAGE_VARIABLE
 PIPE_WIDTH = 1000
 """Tables that no terminal shows may be so wide, so that a line stays a line."""
 
 JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's name, or the Python file that describes it.")
+    str,
+    typer.Argument(
+        metavar="JOB", help="The job's name, or the Python file that describes it.", autocompletion=completion.job_names
+    ),
 ]
-FileArgument = Annotated[str, typer.Argument(metavar="JOB.py", help="The Python file that describes the job.")]
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB.py", help="The Python file that describes the job.", autocompletion=completion.job_files
+    ),
+]
 StorageOption = Annotated[
     str | None,
     typer.Option(
@@ -67,7 +76,6 @@ app = typer.Typer(
     cls=_OneLine,
     help="Exactly-once stream processing for people who use PySpark.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

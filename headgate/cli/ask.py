@@ -1,31 +1,39 @@
 """Commands that ask something of a running job. One rule: the core answers, and its answer is the exit code."""
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from headgate.cli.app import JobArgument, JsonOption, StorageOption, found, load, refuse, say, show
+from headgate.cli.progress import waiting
 from headgate.core.effects import Outcome
-from headgate.core.ids import CheckpointId
 from headgate.run import forgetting
 from headgate.run.control import ControlClient
 from headgate.run.decisions import ABANDON, checked_reason, decision, note
-from headgate.run.requests import REQUEST_S, Reply
-from headgate.run.savepoints import delete_at_rest, path_of
+from headgate.run.exporting import absolute
+from headgate.run.requests import REQUEST_S, SAVING, Reply
 from headgate.store.jobstore import JobStore
 
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for the job's answer.")
 ]
-SAVING = ("savepoint", "stop")
-"""Commands that leave a savepoint."""
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the savepoint there as well: to a directory, or a folder of a storage, that is empty or not there.",
+    ),
+]
+DetachOption = Annotated[
+    bool, typer.Option("--detach", help="Do not wait: print the ID of the request, by which REST tells of it.")
+]
 EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1, Outcome.REFUSED: 2}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (checkpoint, savepoint, stop, cancel, forget):
+    for command in (checkpoint, stop, cancel, forget):
         app.command()(command)
 
 
@@ -39,42 +47,6 @@ def checkpoint(
     Exit codes: 0 it is complete, 1 it failed or took too long, 2 the job is not running here, or refused.
     """
     _ask("checkpoint", job, storage, timeout, as_json=as_json)
-
-
-def savepoint(
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar="JOB | delete JOB ID", help="The job, by its name or its file; or what to delete."),
-    ],
-    storage: StorageOption = None,
-    timeout: TimeoutOption = REQUEST_S,
-    as_json: JsonOption = False,
-) -> None:
-    """Take a savepoint, and wait until it is copied; or delete one. It is kept until then, and stands on its own.
-
-    A savepoint that the job would go on from is not deleted. A job that does not run can be deleted from, too.
-
-    Example: headgate savepoint job.py
-
-    Example: headgate savepoint delete orders 12
-
-    Exit codes: 0 it is complete, or deleted; 1 it failed or took too long; 2 the job is not running here, or refused.
-    """
-    match words:
-        case [job]:
-            _ask("savepoint", job, storage, timeout, as_json=as_json)
-        case ["delete", job, number] if number.isdecimal():
-            _delete_savepoint(job, CheckpointId(int(number)), storage, timeout, as_json=as_json)
-        case _:
-            refuse(f"savepoint {' '.join(words)}: write `savepoint JOB`, or `savepoint delete JOB ID`")
-
-
-def _delete_savepoint(job: str, number: CheckpointId, storage: str | None, timeout_s: float, *, as_json: bool) -> None:
-    with found(job, storage) as store:
-        if not is_at_rest(store):
-            _told("delete", ControlClient(store).ask("delete", timeout_s=timeout_s, checkpoint=number), as_json=as_json)
-        delete_at_rest(store, number)
-    _told("delete", Reply(Outcome.DONE, f"savepoint {number} is deleted", number), as_json=as_json)
 
 
 def is_at_rest(store: JobStore) -> bool:
@@ -92,18 +64,21 @@ def stop(
     with_savepoint: Annotated[  # noqa: ARG001 - said for the reader: there is no other way to stop
         bool, typer.Option("--savepoint", help="Take a savepoint first. A stop always does; cancel ends a job without.")
     ] = False,
+    target: TargetOption = None,
+    detach: DetachOption = False,
     timeout: TimeoutOption = REQUEST_S,
     as_json: JsonOption = False,
 ) -> None:
     """Stop a job in good order: take a savepoint, commit all that it pre-committed, then end. Waits for the end.
 
-    `headgate run` goes on from the savepoint. If the savepoint fails the job runs on.
+    `headgate run` goes on from the savepoint. If the savepoint fails the job runs on. If only --target cannot be
+    written to any more, the job stops all the same, and its savepoint is in its own storage.
 
     Example: headgate stop orders --savepoint
 
     Exit codes: 0 it has stopped, 1 the savepoint failed or it took too long, 2 the job is not running here, or refused.
     """
-    _ask("stop", job, storage, timeout, as_json=as_json)
+    ask_or_leave("stop", job, storage, timeout, as_json=as_json, detach=detach, target=target)
 
 
 def cancel(
@@ -139,7 +114,7 @@ def cancel(
             text = forgetting.cancel(store, abandon_commits or [])
             if abandon_commits:
                 note(store, decision(ABANDON, abandon_commits, why, "cancel"))
-            _told("cancel", Reply(Outcome.DONE, text), as_json=as_json)
+            told("cancel", Reply(Outcome.DONE, text), as_json=as_json)
     _ask("cancel", job, storage, timeout, as_json=as_json, abandon=abandon_commits or [], reason=why)
 
 
@@ -174,24 +149,46 @@ def forget(
             count = len(store.copied())
             refuse(f"forget {store.job} deletes {store.uri} with all checkpoints and {count} savepoints: say --yes")
         text = forgetting.forget(store, abandon_commits or [], elsewhere)
-    _told("forget", Reply(Outcome.DONE, text), as_json=as_json)
+    told("forget", Reply(Outcome.DONE, text), as_json=as_json)
 
 
-def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool, **arguments: object) -> None:
+def ask_or_leave(
+    command: str,
+    job: str,
+    storage: str | None,
+    timeout_s: float,
+    *,
+    as_json: bool,
+    detach: bool,
+    target: str | None,
+) -> None:
+    """Ask for a savepoint or a stop; with ``detach`` only that."""
+    target = None if target is None else absolute(target)
+    if not detach:
+        _ask(command, job, storage, timeout_s, as_json=as_json, target=target)
+        return
     with found(job, storage) as store:
-        reply = ControlClient(store).ask(command, timeout_s=timeout_s, notice=say, **arguments)
-        saved = command in SAVING and reply.outcome is Outcome.DONE and reply.checkpoint is not None
-        path = path_of(store.uri, CheckpointId(reply.checkpoint or 0)) if saved else None
-    _told(command, reply, as_json=as_json, path=path)
+        begun = ControlClient(store).begin(command, timeout_s=timeout_s, target=target)
+    if isinstance(begun, Reply):
+        told(command, begun, as_json=as_json)
+    said = f"{command} is asked for: request {begun.request}"
+    show({"outcome": None, "text": said, "checkpoint": None, "request": begun.request}, said, as_json=as_json)
 
 
-def _told(command: str, reply: Reply, *, as_json: bool, path: str | None = None) -> NoReturn:
+def _ask(command: str, job: str, storage: str | None, timeout_s: float, *, as_json: bool, **arguments: Any) -> None:
+    with found(job, storage) as store, waiting(command) as watch:
+        reply = ControlClient(store).ask(command, timeout_s=timeout_s, notice=say, watch=watch, **arguments)
+    told(command, reply, as_json=as_json)
+
+
+def told(command: str, reply: Reply, *, as_json: bool) -> NoReturn:
     """Print what became of a request, and end."""
     view: dict[str, object] = {"outcome": reply.outcome.value, "text": reply.text, "checkpoint": reply.checkpoint}
     if command in SAVING:
-        view["path"] = path
+        view["path"] = reply.location
     if as_json or reply.outcome is Outcome.DONE:
-        show(view, reply.text if path is None else f"{reply.text}: {path}", as_json=as_json)
+        said = reply.text if reply.location is None else f"{reply.text}: {reply.location}"
+        show(view, said, as_json=as_json)
     else:
         say(reply.text)
     raise typer.Exit(EXIT_CODES[reply.outcome])

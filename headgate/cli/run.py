@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from headgate.cli.app import FileArgument, StorageOption, VerboseOption, load, say
+from headgate.cli.detach import Announcement, again, run_detached
 from headgate.cli.log import LogFormat, log_event, run_log
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.run.decisions import checked_reason
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    ctx: typer.Context,
     job: FileArgument,
     restore_from: Annotated[
         str,
@@ -48,6 +50,9 @@ def run(
             "--from", metavar="latest|ID|PATH", help="Begin at a checkpoint, or at the savepoint in a directory."
         ),
     ] = "latest",
+    claim: Annotated[
+        bool, typer.Option("--claim", help="Delete that directory, once the job has its own copy of the savepoint.")
+    ] = False,
     fallback: Annotated[
         bool, typer.Option("--fallback", help="If that checkpoint is damaged, take the newest whole one before it.")
     ] = False,
@@ -84,18 +89,31 @@ def run(
     log_format: Annotated[
         LogFormat, typer.Option(metavar="text|json", help="How the log file is written.")
     ] = LogFormat.TEXT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start it in the background, and wait only until the job runs.")
+    ] = False,
+    announce: Annotated[int | None, typer.Option(hidden=True)] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event as a line of JSON; with --detach, where the job runs.")
+    ] = False,
 ) -> None:
     """Run a job until it finishes, fails, or is stopped.
 
     Ctrl-C or SIGTERM ends the process, not the job: nothing is lost, and the next run goes on from the last checkpoint.
     To end the job in good order use `headgate stop`. A second Ctrl-C ends the process at once.
 
+    With --detach the command ends when the job runs, and says as which process, where it answers, and where its log is.
+    What went wrong before is said as ever, with the same exit code. Ctrl-C then ends the command, and not the job.
+
     Example: headgate run job.py --from 12
 
     Exit codes: 0 it finished, or was stopped or cancelled; 1 it failed; 2 it could not begin as given, or failed on
     something that only you can put right; 3 another process leads it now; 130 Ctrl-C; 143 SIGTERM.
     """
+    if detach:
+        run_detached(again(ctx), as_json=as_json)
+        return
+    announcement = None if announce is None else Announcement(announce)
     renamed = tuple(_pair("--rename", each, "OLD=NEW") for each in rename or ())
     settings = dict(_pair("--conf", each, "KEY=VALUE") for each in conf or ())
     why = checked_reason(reason, "giving up commits") if abandon_commits else ""
@@ -106,6 +124,7 @@ def run(
 
     wishes = start.Options(
         restore_from=restore_from,
+        claim=claim,
         fallback=fallback,
         takeover=takeover,
         allow_non_restored_state=allow_non_restored_state,
@@ -121,7 +140,11 @@ def run(
     with run_log(described.name, verbose=verbose, form=log_format) as log:
         try:
             with watcher(as_json=as_json) as show:
-                result = start.run(described, wishes, logged(show))
+                if announcement is None:
+                    result = start.run(described, wishes, logged(show))
+                else:
+                    announcement.begin(described.name, str(log))
+                    result = start.run(described, wishes, announcement.also(logged(show)), attach=announcement.attach)
         except KeyboardInterrupt:
             say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
             raise typer.Exit(128 + interruption.number) from None
@@ -130,6 +153,8 @@ def run(
     if result.failure is not None:
         say(f"{result.failure} (log: {log})")
         raise typer.Exit(2 if isinstance(result.failure, UserError) else 1)
+    if announcement is not None:
+        announcement.over(str(result))
     raise typer.Exit(DEPOSED if result.deposed else 0)
 
 

@@ -38,20 +38,35 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def list_jobs(storage: StorageOption = None, as_json: JsonOption = False) -> None:
+def list_jobs(
+    storage: StorageOption = None,
+    running: Annotated[bool, typer.Option("--running", "-r", help="Only jobs that run, or are about to.")] = False,
+    ended: Annotated[bool, typer.Option("--ended", help="Only jobs that are over, or whose process is gone.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List the jobs in a storage, with their state and their last checkpoint.
+
+    With neither --running nor --ended it lists all; so also what is new, unknown or damaged.
 
     Example: headgate list --storage file:///data/headgate
 
+    Example: headgate list --running
+
     Exit codes: 0 also if there is none, 2 there is no such storage.
     """
+    if running and ended:
+        refuse("--running and --ended: choose one of them, or neither for all jobs")
     uri = storage_of(storage)
     with opened(uri) as store:
         if store.local_root is not None and not store.local_root.is_dir():
             refuse(f"{store.uri}: there is no such directory; give the storage that the job's file names")
         views = [_overview(JobStore(store, name)) for name in jobstore.jobs(store)]
         where = store.uri
-    show(views, text.jobs(views) if views else f"there is no job in {where} yet", as_json=as_json)
+    none = f"there is no job in {where} yet"
+    if running or ended:
+        views = [each for each in views if each["state"] in (view.LIVE if running else view.OVER)]
+        none = f"no job in {where} {'runs' if running else 'has ended'}"
+    show(views, text.jobs(views) if views else none, as_json=as_json)
 
 
 def status(job: JobArgument, storage: StorageOption = None, as_json: JsonOption = False) -> None:

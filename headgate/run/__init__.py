@@ -10,6 +10,8 @@ One rule: receive, record, step, perform. The loop decides nothing; whatever is 
 ``batch_runs`` which run wrote what counts of each batch
 ``storage``   orders about the storage: publish, copy, list, delete
 ``savepoints`` checkpoints that stand on their own: copied, carried away, brought in
+``exporting`` savepoints that are written to another place
+``keeping``   what users keep, and what they call it
 ``serial``    one thread for each thing that must keep its order
 ``requests``  what users ask of a running job, and what became of it
 ``control``   how commands reach the process that runs a job

@@ -4,6 +4,7 @@ One rule: it asks and shows what the commands do, by the same requests; nothing 
 nobody waits for it, and ends with the process; the next run goes on from the last checkpoint.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from headgate.errors import ExternalError, UserError
 from headgate.job.api import Job
 from headgate.run import start
 from headgate.run.control import NotRunning
+from headgate.run.exporting import absolute
 from headgate.run.requests import REQUEST_S, Reply
 from headgate.run.savepoints import path_of
 from headgate.serve.process import ControlServer
@@ -70,16 +72,19 @@ class JobClient:
             raise self._result.failure
         return self._result
 
-    def savepoint(self, timeout: float = REQUEST_S) -> str:
-        """Take a savepoint, and wait until it is copied. Returns its path, for ``Options(restore_from=...)``."""
-        return self._path(self._ask("savepoint", timeout))
+    def savepoint(self, timeout: float = REQUEST_S, *, target: str | os.PathLike[str] | None = None) -> str:
+        """Take a savepoint, and wait until it is copied. Returns its path, for ``Options(restore_from=...)``.
 
-    def stop(self, timeout: float = REQUEST_S) -> str:
+        With ``target`` it is written there as well: a directory or a URI, empty or not there yet.
+        """
+        return self._path(self._ask("savepoint", timeout, target))
+
+    def stop(self, timeout: float = REQUEST_S, *, target: str | os.PathLike[str] | None = None) -> str:
         """End the job in good order: take a savepoint, commit all that it pre-committed, then end. Returns its path.
 
-        The next run goes on from the savepoint. If the savepoint fails the job runs on.
+        The next run goes on from the savepoint. If the savepoint fails the job runs on. ``target``: as above.
         """
-        reply = self._ask("stop", timeout)
+        reply = self._ask("stop", timeout, target)
         self._thread.join()
         return self._path(reply)
 
@@ -113,7 +118,7 @@ class JobClient:
             self._control, self._uri = control, uri
             self._changed.notify_all()
 
-    def _ask(self, command: str, timeout_s: float) -> Reply:
+    def _ask(self, command: str, timeout_s: float, target: str | os.PathLike[str] | None = None) -> Reply:
         """Have the job do something, and wait until it has. One that is still starting is waited for."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
@@ -123,7 +128,8 @@ class JobClient:
             raise NotRunning(f"job {self.job_name} is not running any more: start it again")
         if control is None:
             raise ExternalError(f"{command}: job {self.job_name} is still starting after {timeout_s:g} s")
-        reply = control.request(command, timeout_s=max(0.1, deadline - time.monotonic()))
+        place = None if target is None else absolute(target)
+        reply = control.request(command, timeout_s=max(0.1, deadline - time.monotonic()), target=place)
         if reply.outcome is Outcome.DONE:
             return reply
         raise UserError(reply.text) if reply.outcome is Outcome.REFUSED else ExternalError(reply.text)
@@ -134,4 +140,4 @@ class JobClient:
 
     def _path(self, reply: Reply) -> str:
         assert reply.checkpoint is not None
-        return path_of(self._uri, CheckpointId(reply.checkpoint))
+        return reply.location or path_of(self._uri, CheckpointId(reply.checkpoint))

@@ -7,6 +7,7 @@ The process that leads serves HTTP on a port of its own at the loopback address 
 into ``control.json``. The client here uses the standard library alone, so that a command starts quickly.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -30,6 +31,8 @@ PATIENCE_S = 30.0
 """Whoever wants something done waits at most this long to hear that it was asked for."""
 WAIT_S = 20.0
 """How long one question after an operation waits for news; then it is asked again."""
+WATCH_S = 0.5
+"""Whoever watches meanwhile sees something new this often."""
 ANSWER_BYTES_MAX = 64 << 20
 
 
@@ -53,6 +56,14 @@ class Answered:
         """Why it did not do what it was asked for."""
         errors = self.data.get("errors") if isinstance(self.data, dict) else None
         return "; ".join(map(str, errors)) if errors else f"it answered {self.code}"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A request that the job has taken in."""
+
+    request: str
+    control: Mapping[str, Any]
 
 
 class ControlClient:
@@ -100,9 +111,18 @@ class ControlClient:
         *,
         timeout_s: float = REQUEST_S,
         notice: Callable[[str], None] = lambda _: None,
+        watch: Callable[[Mapping[str, Any]], None] | None = None,
         **arguments: Any,
     ) -> Reply:
-        """Have the job do something, and wait until it has. ``notice`` hears meanwhile what it takes."""
+        """Have the job do something, and wait until it has. ``notice`` hears meanwhile what it takes.
+
+        ``watch`` sees the status of the job meanwhile, again and again.
+        """
+        begun = self.begin(command, timeout_s=timeout_s, **arguments)
+        return begun if isinstance(begun, Reply) else self._hear(begun.control, command, begun.request, notice, watch)
+
+    def begin(self, command: str, *, timeout_s: float = REQUEST_S, **arguments: Any) -> "Begun | Reply":
+        """Ask for something, and do not wait. A ``Reply`` if the job does not take it in."""
         method, path, body = _request(command, arguments)
         if not path:
             return Reply(Outcome.REFUSED, f"{command} refused: there is no such request")
@@ -118,7 +138,7 @@ class ControlClient:
             raise ExternalError(f"{command}: {begun.why_not}")
         if begun.code != 202:
             return Reply(Outcome.REFUSED, begun.why_not)
-        return self._hear(control, command, name, notice)
+        return Begun(name, control)
 
     def elsewhere(self) -> str | None:
         """The machine on which the job was last run, if it is another and nobody has heard of its end."""
@@ -138,21 +158,35 @@ class ControlClient:
             return None
         return control
 
-    def _hear(self, control: Mapping[str, Any], command: str, name: str, notice: Callable[[str], None]) -> Reply:
+    def _hear(
+        self,
+        control: Mapping[str, Any],
+        command: str,
+        name: str,
+        notice: Callable[[str], None],
+        watch: Callable[[Mapping[str, Any]], None] | None,
+    ) -> Reply:
         """Wait for what becomes of an operation. It is over when its time is, by the clock of the process."""
         heard = 0
+        wait_s = WAIT_S if watch is None else WATCH_S
         while True:
-            path = f"/operations/{name}?wait={WAIT_S:g}&after={heard}"
+            path = f"/operations/{name}?wait={wait_s:g}&after={heard}"
             found = self._patiently(control, "GET", path, None, WAIT_S + PATIENCE_S)
             if found is None or found.code != 200:
                 why = "its process has ended" if found is None else found.why_not
                 raise ExternalError(f"{command}: nobody says what became of it: {why}")
             if found.data["outcome"] is not None:
                 result = found.data["operation"]
-                return Reply(Outcome(found.data["outcome"]), found.data["text"], result["checkpointId"])
+                outcome = Outcome(found.data["outcome"])
+                return Reply(outcome, found.data["text"], result["checkpointId"], result["location"])
             if found.data["notices"] > heard:
                 heard = found.data["notices"]
                 notice(found.data["text"])
+            if watch is not None:
+                with contextlib.suppress(ExternalError):  # It is busy; what becomes of the request is asked again.
+                    seen = self._patiently(control, "GET", "/status", None, ANSWER_S)
+                    if seen is not None and seen.code == 200:
+                        watch(seen.data["view"])
 
     def _patiently(
         self, control: Mapping[str, Any], method: str, path: str, body: Mapping[str, Any] | None, wait_s: float
@@ -167,12 +201,14 @@ class ControlClient:
 
 def _request(command: str, arguments: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """How a command is asked for. An empty path if there is no such command."""
-    checkpoint = arguments.get("checkpoint")
+    checkpoint, target = arguments.get("checkpoint"), arguments.get("target")
     match command:
-        case "checkpoint" | "savepoint":
-            return "POST", f"/{command}s", {}
+        case "checkpoint":
+            return "POST", "/checkpoints", {}
+        case "savepoint":
+            return "POST", "/savepoints", {} if target is None else {"target-directory": target}
         case "stop":
-            return "POST", "/stop", {}
+            return "POST", "/stop", {} if target is None else {"targetDirectory": target}
         case "cancel":
             return (
                 "POST",

@@ -149,6 +149,10 @@ class JobPast:
         found = view.checkpoints(self._records, self._held, self.history.lines_of(ids), ids)
         return found, set(self._store.carried_off())
 
+    def labels(self) -> dict[CheckpointId, str]:
+        """What users call savepoints."""
+        return self._store.labels()
+
     def summary(self) -> dict[str, Any]:
         """Least, mean, greatest and percentiles of what was measured of completed checkpoints."""
         return summary(self.history.figures())

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pyspark.sql import SparkSession
+
 from headgate.core import recovery
 from headgate.core.errors import NotRestorable
 from headgate.core.graph import Graph
@@ -22,7 +24,7 @@ from headgate.errors import BadStorage, InvalidJob, InvalidOption
 from headgate.run import fit, savepoints
 from headgate.run.control import ControlClient
 from headgate.snapshot.files import Reading, check, tables_of
-from headgate.store.api import Missing
+from headgate.store.api import Missing, open_store
 from headgate.store.jobstore import JobStore
 
 SHOWN_MAX = 3
@@ -40,6 +42,8 @@ class RestoreOptions(Protocol):
     def restore_from(self) -> str | None: ...  # noqa: D102
     @property
     def fallback(self) -> bool: ...  # noqa: D102
+    @property
+    def claim(self) -> bool: ...  # noqa: D102
     @property
     def takeover(self) -> bool: ...  # noqa: D102
     @property
@@ -62,13 +66,23 @@ class RestorePlan:
     """The checkpoint of its own."""
 
 
-def choose(store: JobStore, wishes: RestoreOptions) -> RestorePlan:
-    """Where the job begins, as far as can be said without reading all files. Nothing is written."""
+def is_remote(place: str) -> bool:
+    """Whether a place is reached through Spark."""
+    return "://" in place and not place.startswith("file:")
+
+
+def choose(store: JobStore, wishes: RestoreOptions, spark: SparkSession | None = None) -> RestorePlan:
+    """Where the job begins, as far as can be said without reading all files. Nothing is written.
+
+    ``spark`` reaches a savepoint that is not on this machine.
+    """
     if wishes.verify not in VERIFY:
         raise InvalidOption(f"verify={wishes.verify!r}: give one of {', '.join(VERIFY)}")
     refuse_second(store, takeover=wishes.takeover)
-    found = _wanted(store, wishes.restore_from)
+    found = _wanted(store, wishes.restore_from, spark)
     brought, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
+    if wishes.claim and brought is None:
+        raise InvalidOption("--claim is for a savepoint from elsewhere: give its directory with --from DIR")
     records = store.read_checkpoint_log()
     base = None
     if brought is None:
@@ -205,11 +219,15 @@ def refuse_second(store: JobStore, *, takeover: bool) -> None:
         )
 
 
-def _wanted(store: JobStore, text: str | None) -> savepoints.ImportedSavepoint | CheckpointId | None:
+def _wanted(
+    store: JobStore, text: str | None, spark: SparkSession | None
+) -> savepoints.ImportedSavepoint | CheckpointId | None:
     if text is None or text == "latest":
         return None
     if text.isdecimal():
         return CheckpointId(int(text))
+    if is_remote(text):
+        return savepoints.prepare_from(store, open_store(text, spark))
     path = Path(text.removeprefix("file://"))
     if not path.is_dir():
         raise InvalidOption(f"--from {text}: give latest, the number of a checkpoint, or the directory of a savepoint")

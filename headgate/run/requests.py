@@ -5,6 +5,9 @@ waits for ever: every request has its time, and a process that ends answers whoe
 
 A request that was taken in is an *operation*. Whoever began it waits for it here, or comes back later and asks by its
 name. How requests come in (over HTTP, or from this very process) is no matter of this module.
+
+A savepoint that is to be written to another place as well has a thread of its own for that: the place is claimed before
+the core hears of the request, and written to once the core says that the savepoint is complete.
 """
 
 import secrets
@@ -25,7 +28,11 @@ from headgate.core.events import (
     UserFact,
 )
 from headgate.core.ids import CheckpointId, RequestId, SinkId
+from headgate.errors import ExternalError, UserError
+from headgate.run import keeping
 from headgate.run.decisions import ABANDON, decision
+from headgate.run.exporting import Export, Exports
+from headgate.run.savepoints import path_of
 
 WAITING_MAX = 32
 """How many operations may be under way at once."""
@@ -39,8 +46,10 @@ LAST_WORDS_S = 2.0
 """A process that ends waits this long for those who wait for its answer to take it."""
 ENDING = ("stop", "cancel")
 """Requests that are answered when the job is over, so that whoever asked may start it again."""
-ABOUT_ONE = ("hold", "release", "delete")
+ABOUT_ONE = ("hold", "release", "delete", "label")
 """Requests about one checkpoint."""
+SAVING = ("savepoint", "stop")
+"""Requests that leave a savepoint."""
 COMMANDS = ("checkpoint", "savepoint", *ENDING, *ABOUT_ONE)
 
 
@@ -51,6 +60,8 @@ class Reply:
     outcome: Outcome
     text: str
     checkpoint: int | None = None
+    location: str | None = None
+    """Where a savepoint is: from here the place that the user named, if there is one; over HTTP always."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,8 @@ class Operation:
     reply: Reply | None = None
     """What became of it, once it is over."""
     ended_ms: int | None = None
+    target: str | None = None
+    """Where a savepoint is to be written as well."""
 
 
 class TooManyRequests(Exception):
@@ -92,6 +105,12 @@ class Requests:
         """Nobody has asked for anything. ``note`` writes into the history what a user decided."""
         self._submit = submit
         self._note = note
+        self._exports: Exports | None = None
+        self._claimed: dict[str, Export] = {}
+        """Places that savepoints of operations are to be written to."""
+        self._writing: set[str] = set()
+        """Operations that claim such a place, or write to it."""
+        self._given_up = threading.Event()
         self._operations: dict[str, Operation] = {}
         self._untaken: set[str] = set()
         """Operations that the end of the process has decided, and whose answer nobody has taken yet."""
@@ -109,14 +128,17 @@ class Requests:
         """
         name = name or secrets.token_hex(8)
         timeout_s = min(timeout_s, TIMEOUT_MAX_S)
+        checkpoint, target = arguments.get("checkpoint"), arguments.get("target")
         fact = _fact(RequestId(f"control-{name}"), command, arguments)
-        if fact is None:
+        label = arguments.get("label") if command == "label" and isinstance(checkpoint, int) and self._exports else None
+        if fact is None and not isinstance(label, str):
             raise ValueError(f"{command} refused: there is no such request")
-        checkpoint = arguments.get("checkpoint")
+        if target is not None and (command not in SAVING or self._exports is None):
+            raise ValueError(f"{command} refused: it has no target directory")
         with self._changed:
             known = self._operations.get(name)
             if known is not None:
-                if (known.command, known.checkpoint) != (command, checkpoint):
+                if (known.command, known.checkpoint, known.target) != (command, checkpoint, target):
                     raise RequestConflict(f"{command} refused: {name} names another request, a {known.command}")
                 return name
             if self._ending:
@@ -125,11 +147,24 @@ class Requests:
             if sum(each.reply is None for each in self._operations.values()) >= WAITING_MAX:
                 raise TooManyRequests(f"{command} refused: {WAITING_MAX} requests wait already")
             self._operations[name] = Operation(
-                name, command, checkpoint, time.time_ns() // 1_000_000, timeout_s, time.monotonic() + timeout_s
+                name,
+                command,
+                checkpoint,
+                time.time_ns() // 1_000_000,
+                timeout_s,
+                time.monotonic() + timeout_s,
+                target=target,
             )
+            if target is not None or fact is None:
+                self._writing.add(name)
         if isinstance(fact, CancelAsked) and fact.abandon:
             self._note("decision", decision(ABANDON, fact.abandon, str(arguments.get("reason") or ""), command))
-        self._submit(fact)
+        if fact is None:
+            self._in_a_thread(name, self._label, name, CheckpointId(checkpoint or 0), label)
+        elif target is None:
+            self._submit(fact)
+        else:
+            self._in_a_thread(name, self._claim, name, fact, target)
         return name
 
     def ask(
@@ -208,15 +243,35 @@ class Requests:
                     self._put(replace(operation, text=tell.text, notices=operation.notices + 1))
                 return
             reply = Reply(tell.outcome, tell.text, tell.checkpoint)
+            export = self._claimed.pop(operation.name, None)
+            if export is not None:
+                self._writing.add(operation.name)
+                note = f"{reply.text}; writing it to {operation.target}"
+                if reply.outcome is Outcome.DONE:
+                    self._put(replace(operation, decided=reply, text=note, notices=operation.notices + 1))
+                else:
+                    self._over(operation, reply)
+                self._in_a_thread(operation.name, self._export, operation.name, export, reply)
+                return
             if tell.outcome is Outcome.DONE and operation.command in ENDING and not self._ending:
                 self._put(replace(operation, decided=reply))
             else:
                 self._over(operation, reply)
 
-    def close(self) -> None:
-        """The job is over: answer whoever still waits."""
+    def write_to(self, exports: Exports) -> None:
+        """From here on savepoints can be written to other places."""
+        self._exports = exports
+
+    def close(self, *, at_once: bool = False) -> None:
+        """The job is over: answer whoever still waits.
+
+        Savepoints that are being written elsewhere are waited for, as long as whoever asked would; not ``at_once``.
+        """
         with self._changed:
             self._ending = True
+            if at_once:
+                self._given_up.set()
+            self._finish_writing()
             for operation in [each for each in self._operations.values() if each.reply is None]:
                 self._untaken.add(operation.name)
                 self._over(operation, operation.decided or Reply(Outcome.FAILED, "the job's process is ending"))
@@ -231,6 +286,96 @@ class Requests:
         with self._changed:
             self._untaken.discard(name)
             self._changed.notify_all()
+
+    # -- savepoints in other places ----------------------------------------------------------------------------------
+
+    def _in_a_thread(self, name: str, work: Callable[..., None], *arguments: Any) -> None:
+        """Do something that takes its time. It has ended when the name is no longer in ``_writing``."""
+
+        def run() -> None:
+            try:
+                work(*arguments)
+            finally:
+                with self._changed:
+                    self._writing.discard(name)
+                    self._changed.notify_all()
+
+        threading.Thread(target=run, name=f"headgate-export-{name}", daemon=True).start()
+
+    def _claim(self, name: str, fact: UserFact, target: str) -> None:
+        """Claim the place; only then does the core hear of the request."""
+        assert self._exports is not None, "it was asked for"
+        try:
+            export = self._exports.claim(target)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the place cannot be used
+            outcome = Outcome.FAILED if isinstance(error, ExternalError) else Outcome.REFUSED
+            self._decided(name, Reply(outcome, f"no savepoint was taken: {_line(error)}"))
+            return
+        with self._changed:
+            operation = self._look(name)
+            waits = not self._ending and operation is not None and operation.reply is None
+            if waits:
+                self._claimed[name] = export
+        if waits:
+            self._submit(fact)
+        else:
+            export.abandon()
+
+    def _label(self, name: str, savepoint: CheckpointId, label: str) -> None:
+        """Write down what a user calls a savepoint. It decides nothing, so the core need not hear of it."""
+        assert self._exports is not None, "it was asked for"
+        try:
+            reply = Reply(Outcome.DONE, keeping.label(self._exports.store, savepoint, label), savepoint)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the label is as it was
+            outcome = Outcome.REFUSED if isinstance(error, UserError) else Outcome.FAILED
+            reply = Reply(outcome, _line(error), savepoint)
+        self._decided(name, reply)
+
+    def _decided(self, name: str, reply: Reply) -> None:
+        with self._changed:
+            operation = self._look(name)
+            if operation is not None and operation.reply is None:
+                self._over(operation, reply)
+
+    def _export(self, name: str, export: Export, reply: Reply) -> None:
+        """Write a savepoint that is complete. One that will not be gives its place back."""
+        if reply.outcome is not Outcome.DONE or reply.checkpoint is None:
+            export.abandon()
+            return
+        savepoint = CheckpointId(reply.checkpoint)
+        try:
+            export.write(savepoint, self._given_up)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the savepoint is only where it was before
+            assert self._exports is not None, "it was asked for"
+            own = path_of(self._exports.store.uri, savepoint)
+            text = f"{reply.text} at {own}, but it could not be written to {export.location}: {_line(error)}"
+            reply = replace(reply, outcome=Outcome.FAILED, text=text)
+        else:
+            reply = replace(reply, location=export.location)
+        with self._changed:
+            operation = self._look(name)
+            if operation is None or operation.reply is not None:
+                return
+            if operation.command in ENDING and not self._ending:
+                self._put(replace(operation, decided=reply, text=reply.text, notices=operation.notices + 1))
+                return
+            if self._ending:
+                self._untaken.add(name)
+            self._over(operation, reply)
+
+    def _finish_writing(self) -> None:
+        """Wait for what is being written, until its time is over, and give back what is claimed."""
+        while self._writing and not self._given_up.is_set():
+            deadlines = [each.deadline_s for each in self._operations.values() if each.name in self._writing]
+            left_s = max(deadlines, default=0.0) - time.monotonic()
+            if left_s <= 0:
+                break
+            self._changed.wait(left_s)
+        self._given_up.set()
+        for name in tuple(self._claimed):
+            self._writing.add(name)
+            self._in_a_thread(name, self._claimed.pop(name).abandon)
+        self._changed.wait_for(lambda: not self._writing, timeout=LAST_WORDS_S)
 
     # -- helpers; all of them hold the lock --------------------------------------------------------------------------
 
@@ -278,6 +423,10 @@ def _fact(name: RequestId, command: str, arguments: Mapping[str, Any]) -> UserFa
             return HoldAsked(name, CheckpointId(checkpoint), held=command == "hold")
         case _:
             return None
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _is_names(value: object) -> bool:

@@ -11,6 +11,7 @@ else's, and all that was decided to be committed is known.
 
 import contextlib
 import dataclasses
+import os
 import re
 import tempfile
 import uuid
@@ -23,8 +24,9 @@ from headgate.core import checkpoint_log, deleting, recovery
 from headgate.core.ids import CheckpointId, LeaderId
 from headgate.core.records import CompletedCheckpoint, EpochRecord, Kind, Record
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
-from headgate.snapshot.files import check, tables_of
+from headgate.snapshot.files import Table, check, tables_of
 from headgate.store import codec
+from headgate.store.api import Missing, Store, open_store
 from headgate.store.jobstore import JobStore
 
 MANIFEST = "manifest.json"
@@ -77,6 +79,7 @@ def delete(store: JobStore, savepoint: CheckpointId, needed: frozenset[str] = fr
     store.delete_record(savepoint)
     store.delete(f"{directory}/{MANIFEST}")
     store.delete(*(entry.path for entry in store.list(directory) if entry.path not in needed))
+    store.set_label(savepoint, "")
     store.forget_copied(savepoint)
 
 
@@ -95,30 +98,63 @@ def delete_at_rest(store: JobStore, savepoint: CheckpointId) -> None:
 
 def read(path: Path) -> tuple[CompletedCheckpoint, dict[str, Any]]:
     """The savepoint in a directory, seen to be whole."""
+    return read_from(open_store(str(path)))
+
+
+def read_from(source: Store) -> tuple[CompletedCheckpoint, dict[str, Any]]:
+    """The savepoint in a folder of any storage, seen to be whole; only sizes are looked at where it is not here."""
+    where = source.local_root or source.uri
     try:
-        data = (path / MANIFEST).read_bytes()
-    except OSError as error:
-        raise BadStorage(f"{path} is not a savepoint: it has no {MANIFEST}") from error
-    record, extra = codec.decode(data, str(path / MANIFEST))
+        data = source.read(MANIFEST)
+    except Missing as error:
+        raise BadStorage(f"{where} is not a savepoint: it has no {MANIFEST}") from error
+    record, extra = codec.decode(data, f"{where}/{MANIFEST}")
     if not isinstance(record, CompletedCheckpoint):
-        raise BadStorage(f"{path / MANIFEST} is not the manifest of a savepoint: give another directory")
-    wrong = check(path, tables_of([extra]))
+        raise BadStorage(f"{where}/{MANIFEST} is not the manifest of a savepoint: give another directory")
+    table = tables_of([extra])
+    wrong = _wrong_sizes(source, table) if source.local_root is None else check(source.local_root, table)
     if wrong:
-        raise BadStorage(f"savepoint {path} cannot be restored: {wrong[0]}")
+        raise BadStorage(f"savepoint {where} cannot be restored: {wrong[0]}")
     return record, extra
+
+
+def _wrong_sizes(source: Store, table: Table) -> list[str]:
+    sizes = {entry.path: entry.size for entry in source.list()}
+    return [
+        f"{source.uri}/{name} is gone or cut short" for name, facts in table.items() if sizes.get(name) != facts.size
+    ]
 
 
 @dataclass(frozen=True)
 class ImportedSavepoint:
     """A savepoint from elsewhere, seen to be whole. Nothing is written yet."""
 
-    path: Path
+    source: Store
     record: CompletedCheckpoint
     extra: Mapping[str, Any]
 
     def read(self, name: str) -> bytes:
         """A file of it, by the name that it has in the job's storage once it is there."""
-        return (self.path / re.sub(r"^savepoints/[0-9]+/", "", name)).read_bytes()
+        return self.source.read(re.sub(r"^savepoints/[0-9]+/", "", name))
+
+    def copy(self, name: str, store: JobStore, target: str) -> None:
+        """Copy a file of it into the job's storage."""
+        root = self.source.local_root
+        if root is not None:
+            store.copy_in(root / name, target)
+            return
+        with tempfile.TemporaryDirectory(prefix="headgate-") as scratch:
+            self.source.copy_out(name, Path(scratch) / "file")
+            store.copy_in(Path(scratch) / "file", target)
+
+    def delete(self) -> None:
+        """Delete it from where it was: its manifest first, so that nobody takes what is left for whole."""
+        self.source.delete(MANIFEST)
+        self.source.delete(*tables_of([self.extra]))
+        root = self.source.local_root
+        for folder, _, _ in os.walk(root, topdown=False) if root is not None else ():
+            with contextlib.suppress(OSError):  # Something else is in it.
+                Path(folder).rmdir()
 
     def behind(
         self, epoch_record: EpochRecord, records: tuple[Record, ...]
@@ -146,11 +182,22 @@ class ImportedSavepoint:
 
 def prepare(store: JobStore, path: Path) -> ImportedSavepoint | CheckpointId:
     """See that a savepoint is whole; or its number, if it is our own."""
-    record, extra = read(path)
-    own = store.local_root is not None and path.resolve() == (store.local_root / directory_of(record.id)).resolve()
-    if own and any(each.id == record.id for each in store.read_checkpoint_log()):
+    return prepare_from(store, open_store(str(path)))
+
+
+def prepare_from(store: JobStore, source: Store) -> ImportedSavepoint | CheckpointId:
+    """The same of one in a folder of any storage."""
+    record, extra = read_from(source)
+    if _is_at(source, store, record.id) and any(each.id == record.id for each in store.read_checkpoint_log()):
         return record.id
-    return ImportedSavepoint(path, record, extra)
+    return ImportedSavepoint(source, record, extra)
+
+
+def _is_at(source: Store, store: JobStore, number: CheckpointId) -> bool:
+    """Whether it is where the job has its own copy of a savepoint."""
+    if source.local_root is None or store.local_root is None:
+        return source.uri == path_of(store.uri, number)
+    return source.local_root.resolve() == (store.local_root / directory_of(number)).resolve()
 
 
 def foresee(store: JobStore, brought: ImportedSavepoint) -> tuple[Record, ...]:
@@ -172,7 +219,7 @@ def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
     prefix = directory_of(record.id)
     try:
         for name in extra["files"]:
-            store.copy_in(brought.path / name.removeprefix(f"{prefix}/"), name)
+            brought.copy(name.removeprefix(f"{prefix}/"), store, name)
     except BaseException:
         _delete_all(store, prefix)
         raise
@@ -180,7 +227,7 @@ def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
     if found is not None and not checkpoint_log.is_same(found, record):
         _delete_all(store, prefix)
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
-    store.copy_in(brought.path / MANIFEST, f"{prefix}/{MANIFEST}")
+    brought.copy(MANIFEST, store, f"{prefix}/{MANIFEST}")
     store.mark_copied(record.id)
     return record.id
 

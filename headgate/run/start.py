@@ -80,6 +80,8 @@ class Options:
     """None or ``latest``, the number of a checkpoint, or the path of a savepoint."""
     fallback: bool = False
     """If the checkpoint is damaged, take the newest good one before it."""
+    claim: bool = False
+    """Delete the savepoint that ``restore_from`` names from there, once the job has its own copy of it."""
     takeover: bool = False
     """Lead even if another process does: it is fenced off."""
     allow_non_restored_state: bool = False
@@ -225,10 +227,10 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
     uri = str(options.storage or job.checkpoint.storage)
     mode = MODES[job.checkpoint.access]
     check_scheme(uri, {**job.spark_conf, **options.conf})
-    if "://" in uri and not uri.startswith("file:"):
+    if preflight.is_remote(uri) or preflight.is_remote(options.restore_from or ""):
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
-            beginning = preflight.choose(store, options)
+            beginning = preflight.choose(store, options, made)
             return _run(job, options, teller, made, store, lambda: beginning, attach)
     store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
     beginning = preflight.choose(store, options)
@@ -272,6 +274,8 @@ def _run(
             )
         schemas = StateSchemas(spark, planned, known).refused
         restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
+        if options.claim:
+            _claim(beginning)
         running = Running(job, options, teller, spark, store, planned, known)
         if options.abandon_commits:
             running.note(
@@ -281,6 +285,15 @@ def _run(
     finally:
         for sink in sinks.values():
             sink.close()
+
+
+def _claim(beginning: preflight.RestorePlan) -> None:
+    """The job has its copy: what it began from is nobody else's. Where that cannot be deleted, it is only left."""
+    assert beginning.brought is not None, "else it was refused"
+    try:
+        beginning.brought.delete()
+    except (HeadgateError, OSError) as error:
+        logger.warning("the savepoint that the job has claimed is still there: %s", error)
 
 
 class Running:
@@ -340,6 +353,7 @@ class Running:
             self._leader,
             self._warn,
             self.note,
+            partial(open_store, spark=spark, directory_mode=MODES[job.checkpoint.access]),
         )
         self._performer = Performer(
             job=job.name,
@@ -391,7 +405,7 @@ class Running:
             self._alive.close()
             self._stalls.close()
             self._vitals.close()
-            self._control.close()
+            self._control.close(at_once=interrupted)
             self._tasks.interrupt_all()
             self._serial_executors.close(CLOSE_S)
             self._tasks.close()

@@ -601,6 +601,8 @@ class SavepointInfo(CheckpointStatistics):
 
     carried_off: bool
     """Its copy was complete, and is not where it was."""
+    label: str | None
+    """What users call it."""
 
 
 class Savepoints(AnswerModel):
@@ -857,6 +859,8 @@ class SavepointTrigger(AskModel):
     """Take a savepoint, and stop then if `cancel-job` is true."""
 
     cancel_job: bool = Field(default=False, alias="cancel-job")
+    target_directory: str | None = Field(default=None, alias="target-directory", min_length=1, max_length=4096)
+    """Where it is written as well: an absolute path or a URI, empty or not there yet."""
     formatType: Literal["NATIVE"] = "NATIVE"  # noqa: N815 - Flink's name
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout
@@ -865,6 +869,8 @@ class SavepointTrigger(AskModel):
 class StopTrigger(AskModel):
     """Take a savepoint, commit all that it pre-committed, then end."""
 
+    targetDirectory: str | None = Field(default=None, min_length=1, max_length=4096)  # noqa: N815 - Flink's name
+    """Where the savepoint is written as well: an absolute path or a URI, empty or not there yet."""
     formatType: Literal["NATIVE"] = "NATIVE"  # noqa: N815 - Flink's name
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout
@@ -884,6 +890,14 @@ class CancelTrigger(AskModel):
 class PlainTrigger(AskModel):
     """Nothing to say but how long to wait, and under which name."""
 
+    triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
+    timeout_s: float = Timeout
+
+
+class LabelTrigger(AskModel):
+    """Call a savepoint something; an empty text takes its label away."""
+
+    label: str = Field(max_length=200)
     triggerId: str | None = TriggerId  # noqa: N815 - Flink's name
     timeout_s: float = Timeout
 
@@ -925,9 +939,9 @@ class OperationStatus(AnswerModel):
     operation: OperationResult | None
     """Null while it is in progress."""
     request_id: str = Field(alias="request-id")
-    kind: Literal["checkpoint", "savepoint", "stop", "cancel", "hold", "release", "delete"]
+    kind: Literal["checkpoint", "savepoint", "stop", "cancel", "hold", "release", "delete", "label"]
     checkpoint: int | None
-    """The checkpoint that it is about, for hold, release and delete."""
+    """The checkpoint that it is about, for hold, release, delete and label."""
     outcome: Literal["done", "failed", "refused"] | None
     text: str
     """What the job said last of it."""

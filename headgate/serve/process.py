@@ -19,11 +19,13 @@ from headgate.core.events import Event
 from headgate.core.ids import LeaderId
 from headgate.errors import HeadgateError
 from headgate.run.control import HOST, SPEAKS, this_machine
+from headgate.run.exporting import Exports, Opener
 from headgate.run.requests import REQUEST_S, Reply, Requests
 from headgate.serve.access import ServerAccess
 from headgate.serve.broadcast import Broadcast
 from headgate.serve.catalog import PastReading, Seen, ServedJob
 from headgate.serve.listening import BACKLOG, HttpServer
+from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 
 Line = Mapping[str, Any]
@@ -93,24 +95,29 @@ class ControlServer:
         leader: LeaderId,
         warn: Callable[[str], None] = lambda _: None,
         note: Callable[[str, Line], None] = lambda *_: None,
+        open_target: Opener = open_store,
     ) -> None:
         """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while; ``note`` writes into the
-        history what a user decided.
+        history what a user decided; ``open_target`` opens the place that a savepoint is to be written to.
         """
         self._warn = warn
+        self._open_target = open_target
         self._state_of = state_of
         self._requests = Requests(submit, note)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
         self._access = ServerAccess()
+        self._address = ""
         self._http: HttpServer | None = None
         self._job: RunningJob | None = None
         self._store: JobStore | None = None
 
     def open(self, store: JobStore, described: Line | None = None) -> Self:
         """Listen, and say in the storage where. ``described`` is what the job is."""
+        self._requests.write_to(Exports(store.for_looking(), self._open_target))
         self._job = RunningJob(store, self._state_of, self._requests, described)
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)
         port = listening.getsockname()[1]
+        self._address = f"http://{HOST}:{port}"
         self._http = HttpServer(listening, OneJob(self._job, self._about, self._warn), self._access)
         self._http.start()
         self._store = store
@@ -125,6 +132,11 @@ class ControlServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._address
 
     def status(self) -> Line:
         """The status of the job, for somebody in this process."""
@@ -143,9 +155,9 @@ class ControlServer:
         if self._job is not None and self._job.broadcast.is_heard:
             self._job.broadcast.publish(lines)
 
-    def close(self) -> None:
-        """The job is over: answer whoever still waits, and listen no more."""
-        self._requests.close()
+    def close(self, *, at_once: bool = False) -> None:
+        """The job is over: answer whoever still waits, and listen no more. ``at_once``: nothing is written any more."""
+        self._requests.close(at_once=at_once)
         if self._http is not None:
             self._requests.say_goodbye()
             assert self._job is not None, "it listens for a job"

@@ -12,6 +12,7 @@ written there, and one that another claims is refused.
                     holds/<id>               the checkpoint of that id is held
                     savepoints/<id>/         a savepoint's own copy, complete if it has a manifest.json
                     savepoints/copied/<id>   that it was complete once: it is never copied again
+                    savepoints/labels/<id>   what users call it
                     incarnation                     a name for the time since the storage was begun anew
                     begun.json               when that was
                     control.json             how to reach the process that leads
@@ -273,6 +274,26 @@ class JobStore(Folder):
     def forget_copied(self, number: CheckpointId) -> None:
         """The savepoint is deleted."""
         self.delete(f"savepoints/copied/{number}")
+
+    def set_label(self, number: CheckpointId, label: str) -> None:
+        """Remember what users call a savepoint. Without a text they call it nothing."""
+        if label:
+            self.put(f"savepoints/labels/{number}", codec.wrap({"label": label}))
+        else:
+            self.delete(f"savepoints/labels/{number}")
+
+    def labels(self) -> dict[CheckpointId, str]:
+        """What users call savepoints. One that cannot be read says so in its place."""
+        found: dict[CheckpointId, str] = {}
+        for number in self._ids("savepoints/labels", r"(\d+)"):
+            where = f"savepoints/labels/{number}"
+            try:
+                found[number] = str(codec.unwrap(self.read(where), f"{self.uri}/{where}").get("label", ""))
+            except Missing:
+                continue
+            except BadStorage:
+                found[number] = "(damaged)"
+        return found
 
     def _copies(self) -> tuple[set[CheckpointId], set[CheckpointId]]:
         """The savepoints whose own copy is there, and those of which it is remembered."""

@@ -11,7 +11,7 @@ from typing import Any
 from headgate.core import recovery
 from headgate.core.graph import Channel
 from headgate.core.ids import NO_GENERATION, CheckpointId, TaskId
-from headgate.core.records import CompletedCheckpoint, EpochRecord, Kind, Record
+from headgate.core.records import CompletedCheckpoint, Ending, EpochRecord, Kind, Record
 from headgate.core.state import JobState, PendingCheckpoint, Phase, TaskState
 from headgate.view import history as told
 from headgate.view.figures import NOT_KNOWN, Figures
@@ -24,6 +24,10 @@ INTERRUPTED = "interrupted"
 """The same, but its process was told to end (Ctrl-C, SIGTERM), and said so."""
 UNKNOWN = "unknown"
 """No ending, and a process on another machine, which cannot be asked from here."""
+LIVE = ("starting", "running", "restarting", "closing")
+"""States of a job that a process runs."""
+OVER = (*(ending.value for ending in Ending), INTERRUPTED, CRASHED)
+"""States of a job that no process runs, as far as is known."""
 
 TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
 

@@ -68,6 +68,23 @@ def checkpoints(views: Sequence[Line]) -> RenderableType:
     return Group(table, *([Text(""), *reasons] if reasons else []))
 
 
+def savepoints(views: Sequence[Line]) -> RenderableType:
+    """Savepoints, one in a row."""
+    table = _table("id", "state", "taken", "took", "bytes", "label", "path")
+    for view in views:
+        state = "carried off" if view["carried_off"] else _kept(view) if view["copied"] else "copying"
+        table.add_row(
+            str(view["id"]),
+            state,
+            _when(view["completed_ms"] or view["triggered_ms"], "%Y-%m-%d %H:%M:%S"),
+            duration(view["duration_ms"]),
+            size(view["total_bytes"]),
+            Text(view["label"] or ""),
+            _or_none(view["path"]),
+        )
+    return table
+
+
 def summary(counts: Line, figures: Mapping[str, Line]) -> RenderableType:
     """How many checkpoints there are, and a row for each figure."""
     parts = (f"{counts[name]} {word}" for name, word in _OUTCOMES)

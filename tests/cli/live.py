@@ -2,15 +2,20 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import headgate.serve.app  # noqa: F401 - so that no test waits for that
+from headgate.checksums import measure
 from headgate.core import events as e
 from headgate.core.effects import Effect, Notify
 from headgate.core.ids import CheckpointId
-from headgate.run import control
+from headgate.core.records import Kind
+from headgate.run import control, savepoints
 from headgate.serve.process import ControlServer
 from headgate.store.jobstore import JobStore
+from tests.edges.stores import UP, completed
 from tests.helpers import line
 from tests.step_helpers import ME
 from tests.view.watched import Watched, watched
@@ -66,3 +71,20 @@ def stopped() -> Watched:
     core.write_closing_record()
     core.tell(core.stale_generations_aborted())
     return core
+
+
+def copied(store: JobStore, number: int) -> dict[str, bytes]:
+    """The copy of a savepoint, as a job makes it. Returns its files."""
+    record = replace(completed(number, files={UP: ("tasks/up/g1/metadata",)}, kind=Kind.SAVEPOINT), leader=ME)
+    data = b"what a task needs"
+    assert store.local_root is not None
+    file = store.local_root / "savepoints" / str(number) / "tasks/up/g1/metadata"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+    savepoints.finish(store, record, {"files": {"tasks/up/g1/metadata": list(measure(file))}, "segments": {}})
+    return {"tasks/up/g1/metadata": data, "manifest.json": store.read(f"savepoints/{number}/manifest.json")}
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    """All files in a directory."""
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -152,6 +152,20 @@ def test_jobs_are_listed_with_their_state_and_last_checkpoint(storage: Path, job
     assert "2 (savepoint)" in lines[2]
 
 
+def test_only_jobs_that_run_or_only_those_that_have_ended_are_listed(storage: Path, job: Job) -> None:
+    assert job.core.requests == 0
+    keep(stopped(), opened(storage, "payments"))
+    keep(crashed(), opened(storage, "returns"))
+    opened(storage, "new")
+    assert [one["job"] for one in as_json("list", "--running", "--storage", storage)] == ["orders"]
+    assert [one["job"] for one in as_json("list", "--ended", "--storage", storage)] == ["payments", "returns"]
+    assert refused(headgate("list", "--running", "--ended", "--storage", storage)).startswith("--running and --ended: ")
+    job.server.close()
+    none = headgate("list", "-r", "--storage", storage)
+    assert (none.exit_code, none.stdout) == (0, f"no job in file://{storage} runs\n")
+    assert as_json("list", "-r", "--storage", storage) == []
+
+
 def test_a_job_whose_storage_is_damaged_does_not_hide_the_others(storage: Path) -> None:
     keep(crashed(), opened(storage, "orders"))
     keep(crashed(), opened(storage, "payments"))
@@ -301,9 +315,8 @@ def test_a_savepoint_of_a_job_that_does_not_run_is_deleted_in_the_storage(storag
     keep(stopped(), opened(storage))
     said = refused(headgate("savepoint", "delete", "orders", "2", "--storage", storage))
     assert said.startswith("savepoint 2 is not deleted: the job would go on from it")
-    assert refused(headgate("savepoint", "delete", "orders", "--storage", storage)).endswith(
-        "write `savepoint JOB`, or `savepoint delete JOB ID`"
-    )
+    said = refused(headgate("savepoint", "delete", "orders", "--storage", storage))
+    assert said == "savepoint delete orders: write `savepoint delete JOB ID`"
 
 
 def test_a_job_that_does_not_run_is_cancelled_in_its_storage(storage: Path) -> None:

@@ -78,7 +78,7 @@ def test_stopping_is_answered_when_the_job_is_over(job: Job, store: JobStore, us
     assert not asked.done()
     job.do(lambda: job.core.tell(job.core.stale_generations_aborted()))
     job.server.close()
-    assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
+    assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1, f"{store.uri}/savepoints/1")
     assert store.read_control() is None
 
 
@@ -86,7 +86,7 @@ def test_a_savepoint_does_not_stop_the_job(job: Job, store: JobStore, user: Thre
     asked = user.submit(ControlClient(store).ask, "savepoint")
     job.do(lambda: job.core.complete(1))
     job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
-    assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1)
+    assert asked.result(60) == Reply(Outcome.DONE, "savepoint 1 completed", 1, f"{store.uri}/savepoints/1")
 
 
 def test_cancelling_is_answered_at_the_end(job: Job, store: JobStore, user: ThreadPoolExecutor) -> None:

@@ -13,14 +13,15 @@ from headgate.core.events import RecordTaken, SavepointCopied, SavepointDeleted
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
 from headgate.core.records import CompletedCheckpoint, Ending, EpochRecord, Kind, Transaction
 from headgate.errors import BadStorage, ExternalError, InvalidOption
-from headgate.run import savepoints
+from headgate.run import preflight, savepoints
 from headgate.run.savepoints import ImportedSavepoint
+from headgate.run.start import Options
 from headgate.snapshot.files import check, tables_of
 from headgate.store import codec
 from headgate.store.jobstore import JobStore
 from headgate.store.local import LocalStore
 from tests.edges.spark_files import put
-from tests.edges.stores import FIRST, ONE, UP, US, Heard, completed, open_job, segment
+from tests.edges.stores import FIRST, ONE, UP, US, Heard, Remote, completed, open_job, segment
 
 NUMBER = CheckpointId(5)
 FILES = ("tasks/up/g1/metadata", "tasks/up/g1/offsets/3")
@@ -242,6 +243,33 @@ def test_a_savepoint_is_the_first_record_of_an_empty_checkpoint_log(tmp_path: Pa
     assert check(tmp_path / "new/job", tables_of([extra])) == []
     assert extra["segments"][ONE][0][2] == [["savepoints/1/channels/up/g1/3/r1/part.parquet", len("rows of batch 3")]]
     assert store.copied() == (1,)
+
+
+@pytest.mark.parametrize("kind", [LocalStore, Remote])
+def test_a_savepoint_that_is_claimed_is_deleted_and_nothing_beside_it(
+    tmp_path: Path, kept: Path, kind: type[LocalStore]
+) -> None:
+    put(kept / "tasks/up/notes.txt")
+    store = open_job(tmp_path / "new")
+    brought = savepoints.prepare_from(store, kind(kept))
+    assert isinstance(brought, ImportedSavepoint)
+    number = savepoints.publish(store, brought)
+    brought.delete()
+    assert [path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file()] == ["tasks/up/notes.txt"]
+    assert check(tmp_path / "new/job", tables_of([store.read_record(number)[1]])) == [], "the job has its own copy"
+    brought.delete()  # Once more does no harm.
+    (kept / "tasks/up/notes.txt").unlink()
+    brought.delete()
+    assert kept.exists() == (kind is Remote)
+
+
+@pytest.mark.parametrize("restore_from", [None, "latest", "5", "own"])
+def test_only_a_savepoint_from_elsewhere_can_be_claimed(heard: Heard, restore_from: str | None) -> None:
+    copy(heard)
+    place = str(heard.root / "savepoints/5") if restore_from == "own" else restore_from
+    with pytest.raises(InvalidOption, match="--claim is for a savepoint from elsewhere: give its directory"):
+        preflight.choose(heard.store, Options(restore_from=place, claim=True))
+    assert (heard.root / "savepoints/5/manifest.json").exists()
 
 
 def test_an_epoch_record_goes_first_where_whoever_leads_would_put_the_next_record(tmp_path: Path, kept: Path) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from headgate.core import events as e
 from headgate.core.ids import CheckpointId
 from headgate.run import requests
 from headgate.store.jobstore import JobStore
-from tests.cli.live import Job
+from tests.cli.live import Job, copied, files_of
 from tests.serve.web import Web
 from tests.step_helpers import ME
 
@@ -63,6 +64,45 @@ def test_a_savepoint_says_where_it_is(job: Job, web: Web, store: JobStore) -> No
     job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
     done = web.get(f"{ORDERS}/savepoints/{name}?wait=60")
     assert done["operation"]["location"] == f"{store.uri}/savepoints/1"
+
+
+@pytest.mark.parametrize(("path", "field"), [("/savepoints", "target-directory"), ("/stop", "targetDirectory")])
+def test_a_savepoint_goes_to_the_directory_that_is_named(
+    path: str, field: str, job: Job, web: Web, store: JobStore, tmp_path: Path
+) -> None:
+    name = begin(web, path, {field: str(tmp_path / "backup")})
+    job.do(lambda: job.core.complete(1))
+    made = copied(store, 1)
+    job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
+    with ThreadPoolExecutor(1) as pool:
+        if path == "/stop":
+            job.do(job.core.write_closing_record)
+            job.do(lambda: job.core.tell(job.core.stale_generations_aborted()))
+            pool.submit(job.server.close)
+        done = web.get(f"{ORDERS}/operations/{name}?wait=60")
+    assert (done["outcome"], done["operation"]["location"]) == ("done", f"file://{tmp_path}/backup")
+    assert files_of(tmp_path / "backup") == made
+    assert done["kind"] == path.removeprefix("/").removesuffix("s")
+
+
+def test_a_target_that_cannot_be_used_is_refused_before_anything_is_taken(job: Job, web: Web, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    done = web.get(f"{ORDERS}/operations/{begin(web, '/stop', {'targetDirectory': str(tmp_path)})}?wait=60")
+    assert done["outcome"] == "refused"
+    assert done["text"].startswith(f"no savepoint was taken: target {tmp_path} is not empty (")
+    relative = web.get(f"{ORDERS}/operations/{begin(web, '/savepoints', {'target-directory': 'x'})}?wait=60")
+    assert relative["text"] == "no savepoint was taken: target x: give an absolute path, or a URI"
+    assert not job.asked.is_set()
+
+
+def test_a_savepoint_is_called_something(job: Job, web: Web, store: JobStore) -> None:
+    copied(store, 1)
+    name = begin(web, "/savepoints/details/1/label", {"label": "before the upgrade"})
+    done = web.get(f"{ORDERS}/operations/{name}?wait=60")
+    assert (done["kind"], done["checkpoint"], done["outcome"]) == ("label", 1, "done")
+    assert store.labels() == {1: "before the upgrade"}
+    assert web.ask("POST", f"{ORDERS}/savepoints/details/1/label", {}).code == 400
+    assert not job.asked.is_set()
 
 
 @pytest.mark.parametrize(("path", "body"), [("/stop", None), ("/savepoints", {"cancel-job": True})])
@@ -146,7 +186,8 @@ def test_the_name_of_a_request_is_a_name(web: Web) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
-        ("/savepoints", {"target-directory": "/tmp/x"}, "target-directory"),  # noqa: S108 - it is refused
+        ("/savepoints", {"target-directory": ""}, "target-directory"),
+        ("/savepoints", {"targetDirectory": "/x"}, "targetDirectory"),
         ("/stop", {"drain": True}, "drain"),
         ("/checkpoints", {"checkpointType": "FULL"}, "checkpointType"),
         ("/cancel", {"abandon": "out"}, "abandon"),

@@ -1,5 +1,6 @@
 """The README, done literally: its files copied, its commands run, Ctrl-C, the same command again, and a bad row."""
 
+import contextlib
 import json
 import os
 import re
@@ -135,3 +136,27 @@ def test_the_readme_works_as_it_is_written(place: Path) -> None:
     got = {(row["user"], row["window"]["start"].isoformat()): round(row["total"] * 1e6) for row in rows}
     assert len(got) == len(rows), "no window twice"
     assert got == pytest.approx(wanted, abs=1000)
+
+
+@pytest.mark.long
+def test_a_job_in_the_background_outlives_the_command_and_ends_in_good_order(place: Path) -> None:
+    assert Command(place, "sample.py").end() == (0, [])
+    begun = Command(place, "-m", "headgate", "run", "job.py", "--detach", "--json")
+    code, errors = begun.end()
+    assert (code, errors) == (0, [])
+    [line] = begun.said
+    seen = json.loads(line)
+    try:
+        assert (seen["job"], seen["state"]) == ("orders", "running")
+        assert os.getsid(seen["pid"]) == seen["pid"] != os.getsid(0)
+        assert "generation 1 begins from the beginning" in Path(seen["log"]).read_text()
+        assert status(place)[1]["state"] == "running"
+        stopped = Command(place, "-m", "headgate", "stop", "job.py", "--target", "backup", "--json")
+        assert stopped.end()[0] == 0
+        assert json.loads(stopped.said[0])["path"] == f"file://{place}/backup"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            if "stopped" not in status(place)[1]["state"]:
+                os.killpg(seen["pid"], signal.SIGKILL)
+    assert (place / "backup" / "manifest.json").is_file()
+    assert status(place)[1]["state"] == "stopped"

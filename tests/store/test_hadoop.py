@@ -6,6 +6,7 @@ Spark's own ``PYSPARK_SUBMIT_ARGS`` gives the jars and the settings that such a 
 import os
 import shutil
 import sys
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,17 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.core.ids import Generation, SinkId
+from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.run import savepoints
+from headgate.run.exporting import Exports
 from headgate.run.staged import StagedFiles
 from headgate.sink.api import StagedFile
 from headgate.store.api import TEMPORARY, open_store
 from headgate.store.hadoop import HadoopStore
 from headgate.store.history import HistoryBounds
 from headgate.store.jobstore import JobStore, jobs
+from tests.cli.live import copied
 from tests.helpers import ALICE, BOB, aborted_entry, completed, line
 from tests.store.contract import FolderContract, StoreContract, paths
 from tests.store.writer import session
@@ -186,3 +190,28 @@ def test_what_sinks_stage_is_carried_there_and_back(store: HadoopStore, tmp_path
     assert len(list(job.list("staged"))) == 1
     successor.clear(sink, Generation(8))
     assert list(job.list("staged")) == []
+
+
+# -- savepoints ------------------------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_is_written_to_a_storage_behind_hadoop_and_a_job_begins_there(
+    store: HadoopStore, tmp_path: Path
+) -> None:
+    """From a storage here to one that only Spark reaches, and back."""
+    own = JobStore.open(open_store(str(tmp_path / "first")), "orders")
+    made = copied(own, 5)
+    exports = Exports(own, lambda _: store)
+    exports.claim(store.uri).write(CheckpointId(5), threading.Event())
+    assert sorted(paths(store)) == sorted(made)
+    assert {name: store.read(name) for name in made} == made
+    with pytest.raises(InvalidOption, match="is not empty"):
+        exports.claim(store.uri)
+    into = JobStore.open(open_store(str(tmp_path / "second")), "orders")
+    brought = savepoints.prepare_from(into, store)
+    assert isinstance(brought, savepoints.ImportedSavepoint)
+    number = savepoints.publish(into, brought)
+    assert into.read(f"savepoints/{number}/tasks/up/g1/metadata") == made["tasks/up/g1/metadata"]
+    store.delete("tasks/up/g1/metadata")
+    with pytest.raises(BadStorage, match="is gone or cut short"):
+        savepoints.prepare_from(into, store)

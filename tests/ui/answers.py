@@ -146,7 +146,12 @@ class Recorded:
         known = [number for number in ids if number <= world.last_id(self.at) or world.progress(self.at)]
         return {
             "savepoints": [
-                {**world.checkpoint(number, self.at), "carried_off": index == 2} for index, number in enumerate(known)
+                {
+                    **world.checkpoint(number, self.at),
+                    "carried_off": index == 2,
+                    "label": "before the upgrade" if index == 1 else None,
+                }
+                for index, number in enumerate(known)
             ]
         }
 

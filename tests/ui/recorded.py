@@ -148,6 +148,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(202, it.begin(world, kind.removesuffix("s"), None, body["triggerId"]))
             case "POST", ["checkpoints", "details", number, "hold" | "release" as kind]:
                 self.answer(202, it.begin(world, kind, int(number), body["triggerId"]))
+            case "POST", ["savepoints", "details", number, "label"]:
+                self.answer(202, it.begin(world, "label", int(number), body["triggerId"]))
             case "DELETE", ["savepoints", "details", number]:
                 self.answer(202, it.begin(world, "delete", int(number), f"delete-{number}"))
             case _:

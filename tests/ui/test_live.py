@@ -1,6 +1,7 @@
 """What happens while somebody looks: checkpoints, operations, failures, and a process that goes away."""
 
 import re
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
@@ -82,6 +83,29 @@ def test_a_savepoint_is_taken_and_deleted_after_a_question(at: Opened, job: Driv
     question.get_by_role("button", name=f"Delete savepoint {number}").click()
     job.wait_until_asked()
     expect(followed).to_contain_text(f"Delete savepoint {number}")
+
+
+def test_a_savepoint_goes_to_a_directory_and_is_called_something(at: Opened, job: DrivenJob, tmp_path: Path) -> None:
+    page = at("/savepoints")
+    page.get_by_role("button", name="To a directory").click()
+    question = page.get_by_role("dialog", name="Take a savepoint to a directory")
+    (tmp_path / "x").touch()
+    question.get_by_label("Directory or URI").fill(str(tmp_path))
+    question.get_by_role("button", name="Take the savepoint").click()
+    followed = page.get_by_role("log")
+    expect(followed).to_contain_text(f"no savepoint was taken: target {tmp_path} is not empty (")
+
+    page.get_by_role("button", name="Take a savepoint").click()
+    job.wait_until_asked()
+    number = int(job.core.state.checkpoints.pending[-1].id)
+    job.complete(number)
+    job.copied(number)
+    row = page.get_by_role("table").get_by_role("row").nth(1)
+    row.get_by_role("button", name="Label").click()
+    question = page.get_by_role("dialog", name=f"Label savepoint {number}")
+    question.get_by_role("textbox").fill("before the upgrade")
+    question.get_by_role("button", name="Label it").click()
+    expect(row).to_contain_text("before the upgrade")
 
 
 def test_a_stop_asks_first_and_ends_the_job(at: Opened, job: DrivenJob) -> None:

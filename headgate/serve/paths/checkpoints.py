@@ -69,9 +69,14 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         view = job.see().view
         with job.reading.past() as past:
             found, gone = past.savepoints()
+            labels = past.labels()
         return {
             "savepoints": [
-                {**_statistics(job, view, {**one, "kind": "savepoint"}), "carried_off": one["id"] in gone}
+                {
+                    **_statistics(job, view, {**one, "kind": "savepoint"}),
+                    "carried_off": one["id"] in gone,
+                    "label": labels.get(one["id"]),
+                }
                 for one in reversed(found)
             ]
         }

@@ -13,7 +13,7 @@ from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.errors import InvalidOption
 from headgate.run.decisions import checked_reason
-from headgate.run.requests import Operation, RequestConflict, Requests, TooManyRequests
+from headgate.run.requests import SAVING, Operation, RequestConflict, Requests, TooManyRequests
 from headgate.run.savepoints import path_of
 from headgate.serve import models
 from headgate.serve.asking import RequestRefused, job_of
@@ -22,7 +22,6 @@ from headgate.serve.catalog import JobCatalog, ServedJob
 WAIT_MAX_S = 60.0
 FORWARDED_MAX = 32
 """How many questions wait at once for other processes to answer."""
-SAVING = ("savepoint", "stop")
 Number = Annotated[int, Path(ge=0)]
 Wait = Annotated[float, Query(ge=0, le=WAIT_MAX_S)]
 After = Annotated[int, Query(ge=0)]
@@ -41,11 +40,12 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     async def savepoint(jid: str, body: models.SavepointTrigger | None = None) -> Any:
         asked = body or models.SavepointTrigger()
         command = "stop" if asked.cancel_job else "savepoint"
-        return await asking.begin(jid, command, asked, "POST", "/savepoints")
+        return await asking.begin(jid, command, asked, "POST", "/savepoints", target=asked.target_directory)
 
     @app.post("/v1/jobs/{jid}/stop", **begun)
     async def stop(jid: str, body: models.StopTrigger | None = None) -> Any:
-        return await asking.begin(jid, "stop", body or models.StopTrigger(), "POST", "/stop")
+        asked = body or models.StopTrigger()
+        return await asking.begin(jid, "stop", asked, "POST", "/stop", target=asked.targetDirectory)
 
     @app.post("/v1/jobs/{jid}/cancel", **begun)
     async def cancel(jid: str, body: models.CancelTrigger | None = None) -> Any:
@@ -67,6 +67,11 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     async def release(jid: str, number: Number, body: models.PlainTrigger | None = None) -> Any:
         path = f"/checkpoints/details/{number}/release"
         return await asking.begin(jid, "release", body or models.PlainTrigger(), "POST", path, checkpoint=number)
+
+    @app.post("/v1/jobs/{jid}/savepoints/details/{number}/label", **begun)
+    async def label(jid: str, number: Number, body: models.LabelTrigger) -> Any:
+        path = f"/savepoints/details/{number}/label"
+        return await asking.begin(jid, "label", body, "POST", path, checkpoint=number, label=body.label)
 
     @app.delete("/v1/jobs/{jid}/savepoints/details/{number}", **begun)
     async def delete(jid: str, number: Number, body: models.PlainTrigger | None = None) -> Any:
@@ -163,7 +168,7 @@ def _told(job: ServedJob, operation: Operation) -> dict[str, Any]:
         saved = done and operation.command in SAVING and reply.checkpoint is not None
         result = {
             "checkpointId": reply.checkpoint,
-            "location": path_of(job.uri, CheckpointId(reply.checkpoint or 0)) if saved else None,
+            "location": reply.location or path_of(job.uri, CheckpointId(reply.checkpoint or 0)) if saved else None,
             "failure-cause": None if done else {"class": reply.outcome.value, "stack-trace": reply.text},
         }
     return {

@@ -308,6 +308,12 @@ export interface Jobs {
   jobs: JobSummary[];
 }
 
+export interface LabelTrigger {
+  label: string;
+  triggerId?: string | null;
+  timeout_s?: number;
+}
+
 export interface LastCheckpoint {
   id: number;
   kind: "checkpoint" | "savepoint";
@@ -353,7 +359,7 @@ export interface OperationStatus {
   status: QueueStatus;
   operation: OperationResult | null;
   "request-id": string;
-  kind: "checkpoint" | "savepoint" | "stop" | "cancel" | "hold" | "release" | "delete";
+  kind: "checkpoint" | "savepoint" | "stop" | "cancel" | "hold" | "release" | "delete" | "label";
   checkpoint: number | null;
   outcome: "done" | "failed" | "refused" | null;
   text: string;
@@ -482,10 +488,12 @@ export interface RestoredCheckpoint {
 
 export interface SavepointInfo extends CheckpointStatistics {
   carried_off: boolean;
+  label: string | null;
 }
 
 export interface SavepointTrigger {
   "cancel-job"?: boolean;
+  "target-directory"?: string | null;
   formatType?: "NATIVE";
   triggerId?: string | null;
   timeout_s?: number;
@@ -527,6 +535,7 @@ export interface StatsSummary {
 }
 
 export interface StopTrigger {
+  targetDirectory?: string | null;
   formatType?: "NATIVE";
   triggerId?: string | null;
   timeout_s?: number;

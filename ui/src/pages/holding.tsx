@@ -1,7 +1,7 @@
-/** Hold, release and delete: what may be done with a checkpoint that is complete. */
+/** Hold, release, label and delete: what may be done with a checkpoint that is complete. */
 
 import { useState } from "preact/hooks";
-import type { CheckpointStatistics } from "../lib/contract";
+import type { CheckpointStatistics, SavepointInfo } from "../lib/contract";
 import { useOperations } from "../lib/operations";
 import { useMay } from "../lib/session";
 import { Button } from "../parts/basics";
@@ -19,6 +19,36 @@ export function HoldButton({ checkpoint, small = false }: { checkpoint: Checkpoi
     <Button {...(small ? { tone: "plain" as const } : {})} icon="pin" disabled={may !== null} busy={busy.has(kind)} title={title} onClick={run}>
       {checkpoint.held ? "Release" : "Hold"}
     </Button>
+  );
+}
+
+export function LabelButton({ savepoint }: { savepoint: SavepointInfo }) {
+  const { ask, busy } = useOperations();
+  const may = useMay();
+  const [question, setQuestion] = useState<Question | null>(null);
+  const open = (): void => {
+    let label = savepoint.label ?? "";
+    setQuestion({
+      title: `Label savepoint ${savepoint.id}`,
+      text: (
+        <label class="field">
+          What it is, in a few words; nothing takes the label away
+          <input type="text" maxLength={200} defaultValue={label} onInput={(event) => (label = event.currentTarget.value)} />
+        </label>
+      ),
+      yes: "Label it",
+      no: "Leave it",
+      danger: false,
+      run: () => void ask({ kind: "label", label: `Label savepoint ${savepoint.id}`, path: `/savepoints/details/${savepoint.id}/label`, body: { label } }),
+    });
+  };
+  return (
+    <>
+      <Button tone="plain" disabled={may !== null} busy={busy.has("label")} title={may ?? "Say what it is"} onClick={open}>
+        Label
+      </Button>
+      {question && <Confirm question={question} onClose={() => setQuestion(null)} />}
+    </>
   );
 }
 

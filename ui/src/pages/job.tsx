@@ -230,7 +230,8 @@ function Actions({ job }: { job: JobDetails }) {
   const why = may ?? (job.phase === "closing" ? "The job is ending" : undefined);
   const sinks = useMemo(() => job.plan.nodes.flatMap((node) => node.sinks.map(({ uid }) => uid)), [job.plan]);
 
-  const stop = (): void =>
+  const stop = (): void => {
+    let target = "";
     setQuestion({
       title: `Stop ${job.name}?`,
       text: (
@@ -239,13 +240,21 @@ function Actions({ job }: { job: JobDetails }) {
             The job takes a savepoint, commits all that it pre-committed, and ends. <code>headgate run</code> goes on from there.
           </p>
           <p>If the savepoint fails, the job runs on.</p>
+          <details class="abandon">
+            <summary>Write it elsewhere as well?</summary>
+            <label class="field">
+              Directory or URI, empty or not there yet
+              <input type="text" spellcheck={false} autoComplete="off" onInput={(event) => (target = event.currentTarget.value.trim())} />
+            </label>
+          </details>
         </>
       ),
       yes: "Stop with a savepoint",
       no: "Keep it running",
       danger: false,
-      run: () => void ask({ kind: "stop", label: "Stop", path: "/stop" }),
+      run: () => void ask({ kind: "stop", label: "Stop", path: "/stop", body: target ? { targetDirectory: target } : {} }),
     });
+  };
   const cancel = (): void => {
     const abandon = new Set<string>();
     setQuestion({

@@ -1,6 +1,6 @@
 /** Savepoints: take one, keep it, let it go, delete it. */
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { JobDetails, SavepointInfo, Savepoints } from "../lib/contract";
 import { bytes, duration, plural } from "../lib/format";
 import { useJob, useNow } from "../lib/job";
@@ -10,8 +10,9 @@ import { href } from "../lib/route";
 import { useMay } from "../lib/session";
 import { Badge, Button, Card, Empty, Failing, Loading, None, Path, Tag, Time } from "../parts/basics";
 import { Meter } from "../parts/bars";
+import { Confirm, type Question } from "../parts/dialog";
 import { Table, type Column } from "../parts/table";
-import { DeleteButton, HoldButton } from "./holding";
+import { DeleteButton, HoldButton, LabelButton } from "./holding";
 
 export function SavepointsPage({ job }: { job: JobDetails }) {
   const view = useJob();
@@ -21,20 +22,46 @@ export function SavepointsPage({ job }: { job: JobDetails }) {
   const version = view.version("savepoint-", "checkpoint-") + desk.ended;
   const { data, trouble, reload } = useQuery<Savepoints>(`/jobs/${encodeURIComponent(view.jid)}/savepoints`, { version });
   const columns = useMemo(() => columnsOf(view.jid), [view.jid]);
+  const [question, setQuestion] = useState<Question | null>(null);
+  const elsewhere = (): void => {
+    let target = "";
+    setQuestion({
+      title: "Take a savepoint to a directory",
+      text: (
+        <>
+          <p>It is kept in the storage, and written there as well: to a directory of the job's machine or a URI, empty or not there yet.</p>
+          <label class="field">
+            Directory or URI
+            <input type="text" spellcheck={false} autoComplete="off" placeholder="/backup/orders-1" onInput={(event) => (target = event.currentTarget.value.trim())} />
+          </label>
+        </>
+      ),
+      yes: "Take the savepoint",
+      no: "Not now",
+      danger: false,
+      run: () => void desk.ask({ kind: "savepoint", label: "Savepoint", path: "/savepoints", body: { "target-directory": target } }),
+    });
+  };
   const take = (
-    <Button
-      tone="primary"
-      icon="save"
-      disabled={may !== null}
-      busy={desk.busy.has("savepoint")}
-      title={may ?? "A checkpoint that is kept and can be carried away"}
-      onClick={() => void desk.ask({ kind: "savepoint", label: "Savepoint", path: "/savepoints" })}
-    >
-      Take a savepoint
-    </Button>
+    <span class="buttons">
+      <Button disabled={may !== null} busy={desk.busy.has("savepoint")} title={may ?? "Write it to another place as well"} onClick={elsewhere}>
+        To a directory
+      </Button>
+      <Button
+        tone="primary"
+        icon="save"
+        disabled={may !== null}
+        busy={desk.busy.has("savepoint")}
+        title={may ?? "A checkpoint that is kept and can be carried away"}
+        onClick={() => void desk.ask({ kind: "savepoint", label: "Savepoint", path: "/savepoints" })}
+      >
+        Take a savepoint
+      </Button>
+    </span>
   );
   return (
     <>
+      {question && <Confirm question={question} onClose={() => setQuestion(null)} />}
       {view.progress
         .filter((one) => one.is_savepoint)
         .map((one) => {
@@ -74,7 +101,7 @@ function columnsOf(jid: string): Column<SavepointInfo>[] {
     {
       key: "id",
       head: "ID",
-      width: 80,
+      width: 64,
       sort: (one) => one.id,
       cell: (one) => (
         <a class="strong" href={href("jobs", jid, "checkpoints", one.id)}>
@@ -85,7 +112,7 @@ function columnsOf(jid: string): Column<SavepointInfo>[] {
     {
       key: "state",
       head: "State",
-      width: 150,
+      width: 126,
       cell: (one) => (
         <span class="tags">
           <SavepointState one={one} />
@@ -93,17 +120,19 @@ function columnsOf(jid: string): Column<SavepointInfo>[] {
         </span>
       ),
     },
-    { key: "time", head: "Taken", width: 160, sort: (one) => one.latest_ack_timestamp ?? one.trigger_timestamp, cell: (one) => <Time ms={one.latest_ack_timestamp ?? one.trigger_timestamp} /> },
-    { key: "duration", head: "Duration", width: 90, end: true, sort: (one) => one.end_to_end_duration, cell: (one) => duration(one.end_to_end_duration) },
-    { key: "size", head: "Full size", width: 90, end: true, sort: (one) => one.state_size, cell: (one) => bytes(one.state_size) },
-    { key: "path", head: "Copy", width: 220, grow: 3, cell: (one) => (one.external_path ? <Path path={one.external_path} /> : <None why={one.carried_off ? "it was carried off" : "not complete yet"} />) },
+    { key: "time", head: "Taken", width: 118, sort: (one) => one.latest_ack_timestamp ?? one.trigger_timestamp, cell: (one) => <Time ms={one.latest_ack_timestamp ?? one.trigger_timestamp} /> },
+    { key: "duration", head: "Duration", width: 82, end: true, sort: (one) => one.end_to_end_duration, cell: (one) => duration(one.end_to_end_duration) },
+    { key: "size", head: "Full size", width: 82, end: true, sort: (one) => one.state_size, cell: (one) => bytes(one.state_size) },
+    { key: "label", head: "Label", width: 112, grow: 1, sort: (one) => one.label ?? "", cell: (one) => (one.label ? <span title={one.label}>{one.label}</span> : <None why="nobody calls it anything" />) },
+    { key: "path", head: "Copy", width: 170, grow: 3, cell: (one) => (one.external_path ? <Path path={one.external_path} /> : <None why={one.carried_off ? "it was carried off" : "not complete yet"} />) },
     {
       key: "do",
       head: "",
-      width: 200,
+      width: 264,
       end: true,
       cell: (one) => (
         <span class="row-actions">
+          {one.status === "COMPLETED" && <LabelButton savepoint={one} />}
           <HoldButton checkpoint={one} small />
           {one.status === "COMPLETED" && <DeleteButton savepoint={one} />}
         </span>
