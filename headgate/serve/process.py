@@ -19,6 +19,7 @@ from headgate.core.events import Event
 from headgate.core.ids import LeaderId
 from headgate.errors import HeadgateError
 from headgate.run.control import HOST, SPEAKS, this_machine
+from headgate.run.inspecting import Inspection
 from headgate.run.requests import REQUEST_S, Reply, Requests
 from headgate.serve.access import ServerAccess
 from headgate.serve.broadcast import Broadcast
@@ -35,7 +36,12 @@ class RunningJob(ServedJob):
     at_hand = True
 
     def __init__(
-        self, store: JobStore, state_of: Callable[[], Line], requests: Requests, described: Line | None
+        self,
+        store: JobStore,
+        state_of: Callable[[], Line],
+        requests: Requests,
+        described: Line | None,
+        inspection: Inspection,
     ) -> None:
         """``state_of`` gives its status."""
         self.jid = self.name = store.job
@@ -44,6 +50,7 @@ class RunningJob(ServedJob):
         self.reading = PastReading(store.for_looking())
         self.broadcast = Broadcast()
         self.requests = requests
+        self.inspection = inspection
         self._state_of = state_of
         self._described = described
 
@@ -92,9 +99,11 @@ class ControlServer:
         job: str,
         leader: LeaderId,
         warn: Callable[[str], None] = lambda _: None,
+        inspection: Inspection | None = None,
     ) -> None:
         """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while."""
         self._warn = warn
+        self._inspection = inspection or Inspection()
         self._state_of = state_of
         self._requests = Requests(submit)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
@@ -105,7 +114,7 @@ class ControlServer:
 
     def open(self, store: JobStore, described: Line | None = None) -> Self:
         """Listen, and say in the storage where. ``described`` is what the job is."""
-        self._job = RunningJob(store, self._state_of, self._requests, described)
+        self._job = RunningJob(store, self._state_of, self._requests, described, self._inspection)
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)
         port = listening.getsockname()[1]
         self._http = HttpServer(listening, OneJob(self._job, self._about, self._warn), self._access)
@@ -143,6 +152,7 @@ class ControlServer:
     def close(self) -> None:
         """The job is over: answer whoever still waits, and listen no more."""
         self._requests.close()
+        self._inspection.close()
         if self._http is not None:
             self._requests.say_goodbye()
             assert self._job is not None, "it listens for a job"
