@@ -136,6 +136,7 @@ def computing(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_worker_of_this_job_is_read_while_it_runs(computing: subprocess.Popen[str]) -> None:
     assert computing.pid in workers.of_this_job()
+    found: list[workers.PythonStack] = []
     for _ in range(100):  # It is read without being stopped, so now and then in the middle of something.
         found = [each for each in workers.look() if each.pid == computing.pid and each.running]
         if found:
