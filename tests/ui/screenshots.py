@@ -34,6 +34,9 @@ PAGES = {
     "restarts": f"{JOB}/recovery/restarts",
     "sinks": f"{JOB}/sinks",
     "events": f"{JOB}/events",
+    "flamegraph": f"{JOB}/flamegraph",
+    "flamegraph-mixed": f"{JOB}/flamegraph/driver-python/full",
+    "flamegraph-none": f"{JOB}/flamegraph/python-workers",
     "configuration": f"{JOB}/configuration",
     "logs": f"{JOB}/logs",
 }
@@ -51,6 +54,7 @@ OTHERS = {
     "empty-logs": ("empty", "/jobs/first/logs"),
     "large": ("large", "/jobs/large"),
     "large-history": ("large", "/jobs/large/checkpoints/history"),
+    "ended-flamegraph": ("busy", "/jobs/payments/flamegraph"),
     "no-such-job": ("busy", "/jobs/nobody"),
 }
 

@@ -16,6 +16,7 @@ import { JobBadge } from "../parts/states";
 import { CheckpointsPage } from "./checkpoints";
 import { ConfigurationPage } from "./configuration";
 import { EventsPage } from "./events";
+import { FlameGraphPage } from "./flamegraph";
 import { LogsPage } from "./logs";
 import { OverviewPage } from "./overview";
 import { RecoveryPage } from "./recovery";
@@ -29,6 +30,7 @@ export const PAGES = [
   { id: "recovery", name: "Recovery", key: "r" },
   { id: "sinks", name: "Sinks", key: "k" },
   { id: "events", name: "Events", key: "e" },
+  { id: "flamegraph", name: "Flame graph", key: "g" },
   { id: "configuration", name: "Configuration", key: "f" },
   { id: "logs", name: "Logs", key: "l" },
 ] as const;
@@ -88,6 +90,8 @@ function Page({ job, rest }: { job: JobDetails; rest: readonly string[] }) {
       return <SinksPage job={job} />;
     case "events":
       return <EventsPage rest={deeper} />;
+    case "flamegraph":
+      return <FlameGraphPage job={job} rest={deeper} />;
     case "configuration":
       return <ConfigurationPage job={job} />;
     case "logs":
