@@ -21,6 +21,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sampled(web: Web, asked: str) -> Any:
     """A flame graph, once it is there."""
+    found: Any = None
     for _ in range(6000):
         found = web.get(f"/v1/jobs/orders/flamegraph{asked}")
         if found["status"] != "SAMPLING":

@@ -222,8 +222,10 @@ class Recorded:
         return {"events": page, "next_before": page[0]["position"] if len(named) > limit else None}
 
     def waiting(self, world: World, number: int, *, stacks: bool) -> Data:
-        progress = next((one for one in world.progress(self.at) if one["id"] == number), None)
-        return waiting(progress, stacks=stacks) if progress else blank(models.CheckpointWaiting, id=number)
+        progress = world.progress(self.at)
+        if progress is None or progress["id"] != number:
+            return blank(models.CheckpointWaiting, id=number)
+        return waiting(progress, stacks=stacks)
 
     def logs(self, world: World, asked: dict[str, list[str]]) -> Data:
         if not world.tasks:
