@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headgate.errors import ExternalError
 from headgate.run.control import Answered
@@ -18,6 +18,9 @@ from headgate.run.past import JobPast
 from headgate.run.requests import Requests
 from headgate.serve.broadcast import Broadcast
 from headgate.store.jobstore import JobStore
+
+if TYPE_CHECKING:  # It knows Spark, which a server for storages does not need.
+    from headgate.run.inspecting import Inspection
 
 LOOK_AGAIN_S = 0.2
 """What was read of a storage is taken for what there is now, for so long."""
@@ -96,6 +99,8 @@ class ServedJob(ABC):
     """Whether ``see`` and ``described`` answer at once, or read and ask."""
     requests: Requests | None = None
     """What it is asked to do, if this process runs it."""
+    inspection: "Inspection | None" = None
+    """How one looks into it, if this process runs it."""
 
     @abstractmethod
     def see(self) -> Seen:

@@ -844,6 +844,74 @@ class JobDiagnosis(AnswerModel):
     """The worst first."""
 
 
+# -- looking into a job that runs ------------------------------------------------------------------------------------
+
+
+class FlameNode(AnswerModel):
+    """A frame, and what it called."""
+
+    name: str
+    """`root`, then a thread or a process, then frames. `(others)` has what is too small to be drawn."""
+    value: int
+    """How often it was seen."""
+    children: list["FlameNode"]
+
+
+class FlameGraph(AnswerModel):
+    """Stacks that were sampled on demand. Whoever asks first gets no `data` yet: ask again in a second."""
+
+    endTimestamp: int | None  # noqa: N815 - Flink's name
+    """When the last sample was taken."""
+    data: FlameNode | None
+    type: Literal["full", "on_cpu", "off_cpu"]
+    subject: Literal["driver", "driver-python", "python-workers"]
+    status: Literal["COMPLETED", "SAMPLING", "FAILED"]
+    """With SAMPLING, `data` is what was seen before, if it is not older than ten minutes."""
+    samples: int | None
+    took_ms: int | None
+    refresh_ms: int
+    """For so long a flame graph is not sampled anew."""
+    why: str | None
+    """Why it could not be sampled, and what to do."""
+
+
+class WaitingTask(AnswerModel):
+    """A task that a checkpoint waits for."""
+
+    task: str
+    cut: bool
+    """Whether its snapshot is under way; if not, the barrier has not met it on every input."""
+    batch: int
+    """The batch after the last that was committed."""
+    doing: str | None
+    """What its query is at. Null: nothing that should come to an end, such as a batch that waits to be admitted."""
+    for_ms: int | None
+    place: str | None
+    """Where that is, in a line: with `stacks=true`."""
+    stack: list[str]
+    """The Python stack of its batch in the job's process, the outermost frame first: with `stacks=true`."""
+
+
+class WorkerStack(AnswerModel):
+    """A Python process of Spark's that is at something, for whichever task."""
+
+    pid: int
+    process: str
+    thread: str
+    stack: list[str]
+
+
+class CheckpointWaiting(AnswerModel):
+    """What a checkpoint waits for. Nothing, if it is not under way."""
+
+    id: int
+    waiting_for: list[WaitingTask]
+    workers: list[WorkerStack]
+    """With `stacks=true`: busy ones on this machine."""
+    workers_missing: str | None
+    """Why the stacks of workers cannot be had, and what to do."""
+
+
 # -- operations ------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from headgate.core.ids import LeaderId
 from headgate.errors import HeadgateError
 from headgate.run.control import HOST, SPEAKS, this_machine
 from headgate.run.exporting import Exports, Opener
+from headgate.run.inspecting import Inspection
 from headgate.run.requests import REQUEST_S, Reply, Requests
 from headgate.serve.access import ServerAccess
 from headgate.serve.broadcast import Broadcast
@@ -37,7 +38,12 @@ class RunningJob(ServedJob):
     at_hand = True
 
     def __init__(
-        self, store: JobStore, state_of: Callable[[], Line], requests: Requests, described: Line | None
+        self,
+        store: JobStore,
+        state_of: Callable[[], Line],
+        requests: Requests,
+        described: Line | None,
+        inspection: Inspection,
     ) -> None:
         """``state_of`` gives its status."""
         self.jid = self.name = store.job
@@ -46,6 +52,7 @@ class RunningJob(ServedJob):
         self.reading = PastReading(store.for_looking())
         self.broadcast = Broadcast()
         self.requests = requests
+        self.inspection = inspection
         self._state_of = state_of
         self._described = described
 
@@ -96,12 +103,14 @@ class ControlServer:
         warn: Callable[[str], None] = lambda _: None,
         note: Callable[[str, Line], None] = lambda *_: None,
         open_target: Opener = open_store,
+        inspection: Inspection | None = None,
     ) -> None:
         """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while; ``note`` writes into the
         history what a user decided; ``open_target`` opens the place that a savepoint is to be written to.
         """
         self._warn = warn
         self._open_target = open_target
+        self._inspection = inspection or Inspection()
         self._state_of = state_of
         self._requests = Requests(submit, note)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
@@ -114,7 +123,7 @@ class ControlServer:
     def open(self, store: JobStore, described: Line | None = None) -> Self:
         """Listen, and say in the storage where. ``described`` is what the job is."""
         self._requests.write_to(Exports(store.for_looking(), self._open_target))
-        self._job = RunningJob(store, self._state_of, self._requests, described)
+        self._job = RunningJob(store, self._state_of, self._requests, described, self._inspection)
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)
         port = listening.getsockname()[1]
         self._address = f"http://{HOST}:{port}"
@@ -158,6 +167,7 @@ class ControlServer:
     def close(self, *, at_once: bool = False) -> None:
         """The job is over: answer whoever still waits, and listen no more. ``at_once``: nothing is written any more."""
         self._requests.close(at_once=at_once)
+        self._inspection.close()
         if self._http is not None:
             self._requests.say_goodbye()
             assert self._job is not None, "it listens for a job"

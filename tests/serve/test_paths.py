@@ -132,7 +132,7 @@ def test_every_type_is_used_and_described(web: Web) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1", "/v1/", "/v1/jobs/", "/v1/nothing", "/v1/jobs/orders/flamegraph", "/v1/jobs/orders/state", "/v1/metrics"],
+    ["/v1", "/v1/", "/v1/jobs/", "/v1/nothing", "/v1/jobs/orders/flamegraphs", "/v1/jobs/orders/state", "/v1/metrics"],
 )
 def test_another_path_is_not_there(path: str, web: Web) -> None:
     said = web.ask("GET", path)

@@ -92,6 +92,25 @@ def test_jobs_that_have_ended_are_told_from_their_storage(web: Web, storages: li
     assert [one["id"] for one in web.get("/v1/jobs/orders/savepoints")["savepoints"]] == [2]
 
 
+def test_a_job_that_runs_is_looked_into_by_its_own_process_and_one_that_does_not_by_nobody(
+    web: Web, storages: list[Path]
+) -> None:
+    paths = ("flamegraph?subject=python-workers", "checkpoints/details/1/waiting")
+    keep(crashed(), opened(storages[0], "payments"))
+    for path in paths:
+        said = web.ask("GET", f"/v1/jobs/payments/{path}")
+        words = "job payments is not running here: only a job that runs can be looked into"
+        assert (said.code, said.errors) == (409, [words])
+    job = Job(opened(storages[0], "orders"))
+    try:
+        job.core.ask()
+        graph, waiting = (web.get(f"/v1/jobs/orders/{path}") for path in paths)
+        assert graph["subject"] == "python-workers"
+        assert [one["task"] for one in waiting["waiting_for"]] == ["a"]
+    finally:
+        job.server.close()
+
+
 def test_a_job_that_comes_later_is_found_and_one_that_is_forgotten_is_gone(web: Web, storages: list[Path]) -> None:
     assert web.ask("GET", "/v1/jobs/late").code == 404
     store = opened(storages[0], "late")

@@ -10,12 +10,20 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
+from headgate.profile import sampling
 from headgate.run.control import ControlClient, NotRunning
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.spark.reading import rows_of
 
 WAIT_S = 300
+SAMPLES = 20
+"""A second's worth in place of five."""
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "SAMPLES", SAMPLES)
 
 
 def build(directory: Path, rows: int | None, fn: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> hg.Job:
@@ -40,6 +48,27 @@ def until(client: hg.JobClient, wanted: Callable[[dict[str, Any]], bool]) -> Non
         assert runs(client), client.status()
         assert time.monotonic() < deadline, client.status()
         time.sleep(0.2)
+
+
+def flame_graph(client: hg.JobClient, store: JobStore, subject: str) -> dict[str, Any]:
+    """The tree of what was sampled, once it is there."""
+    found: dict[str, Any] = {}
+
+    def sampled(_: dict[str, Any]) -> bool:
+        answer = ControlClient(store).call("GET", f"/flamegraph?subject={subject}")
+        assert answer is not None
+        assert answer.data["why"] is None
+        found.update(answer.data)
+        return bool(found["status"] == "COMPLETED")
+
+    until(client, sampled)
+    assert found["samples"] == SAMPLES
+    tree: dict[str, Any] = found["data"]
+    return tree
+
+
+def names(tree: dict[str, Any]) -> set[str]:
+    return {tree["name"]}.union(*map(names, tree["children"]))
 
 
 def test_a_job_runs_to_its_end_and_says_how_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -70,6 +99,10 @@ def test_a_job_that_is_started_runs_beside_its_program(spark: SparkSession, tmp_
     assert [(node["sources"], [sink["uid"] for sink in node["sinks"]]) for node in plan.data["plan"]["nodes"]] == [
         (["numbers"], ["out"])
     ]
+    in_jvm = flame_graph(client, store, "driver")
+    assert any("stream execution thread for" in thread["name"] for thread in in_jvm["children"])
+    in_python = flame_graph(client, store, "driver-python")
+    assert any("run (headgate/run/loop.py:" in name for name in names(in_python))
     assert repr(client) == "JobClient('client', running)"
     assert "last checkpoint" in client._repr_html_()
 

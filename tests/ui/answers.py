@@ -7,6 +7,7 @@ import threading
 import time
 
 from headgate.serve import models
+from tests.ui.flames import waiting
 from tests.ui.world import Data, World, blank
 
 
@@ -21,6 +22,8 @@ class Recorded:
         self.operations: list[Data] = []
         self.lines = [log_line(second) for second in range(60)]
         self.server = server
+        self.sampling: str | None = None
+        """What flame graphs are at, if it is not the usual."""
         self.gone = threading.Event()
         """Whoever sets this closes all streams, and nothing is answered any more."""
         self.changed = threading.Condition()
@@ -251,6 +254,12 @@ class Recorded:
             named = [one for one in named if one["position"] < before[0]]
         page = named[-limit:]
         return {"events": page, "next_before": page[0]["position"] if len(named) > limit else None}
+
+    def waiting(self, world: World, number: int, *, stacks: bool) -> Data:
+        progress = world.progress(self.at)
+        if progress is None or progress["id"] != number:
+            return blank(models.CheckpointWaiting, id=number)
+        return waiting(progress, stacks=stacks)
 
     def logs(self, world: World, asked: dict[str, list[str]]) -> Data:
         if not world.tasks:

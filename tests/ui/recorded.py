@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from headgate.serve import models
 from tests.ui.answers import CHECKPOINT_CONFIG, CONFIG, Recorded, events_of
+from tests.ui.flames import flame_graph
 from tests.ui.world import Data, World, blank
 from tests.ui.worlds import WORLDS
 
@@ -116,6 +117,10 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, it.receipts(world))
             case "GET", ["transactions"]:
                 self.answer(200, {"in_doubt": []})
+            case "GET", ["checkpoints", "details", number, "waiting"]:
+                self.answer(200, it.waiting(world, int(number), stacks=asked.get("stacks") == ["true"]))
+            case "GET", ["flamegraph"]:
+                self.answer(200, flame_graph(asked, it.sampling))
             case "GET", ["savepoints"]:
                 self.answer(200, it.savepoints(world))
             case "GET", ["exceptions"]:

@@ -35,6 +35,9 @@ PAGES = {
     "sinks": f"{JOB}/sinks",
     "diagnosis": f"{JOB}/diagnosis",
     "events": f"{JOB}/events",
+    "flamegraph": f"{JOB}/flamegraph",
+    "flamegraph-mixed": f"{JOB}/flamegraph/driver-python/full",
+    "flamegraph-none": f"{JOB}/flamegraph/python-workers",
     "configuration": f"{JOB}/configuration",
     "logs": f"{JOB}/logs",
 }
@@ -54,6 +57,7 @@ OTHERS = {
     "empty-logs": ("empty", "/jobs/first/logs"),
     "large": ("large", "/jobs/large"),
     "large-history": ("large", "/jobs/large/checkpoints/history"),
+    "ended-flamegraph": ("busy", "/jobs/payments/flamegraph"),
     "no-such-job": ("busy", "/jobs/nobody"),
 }
 

@@ -30,6 +30,7 @@ def test_a_job_that_never_began_has_no_empty_tables(world: Served, open_page: Op
         "/sinks": "No sinks are known",
         "/diagnosis": "Nothing found",
         "/events": "Nothing has happened yet",
+        "/flamegraph": "The job does not run",
         "/logs": "No log on this machine",
     }.items():
         page.evaluate("path => { location.hash = path }", f"#/jobs/first{path}")
@@ -55,6 +56,59 @@ def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened)
     expect(page.get_by_role("alert")).to_contain_text("amount is not a number")
     page.get_by_role("link", name="Stack trace").click()
     expect(page.locator("pre").first).to_contain_text('File "/opt/jobs/payments.py", line 41, in update')
+
+
+def test_a_flame_graph_is_looked_into_with_keys_and_searched(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/orders/flamegraph")
+    graph = page.get_by_role("tree", name="Flame graph of all threads of the JVM of Spark's driver")
+    told = page.locator(".flame-told")
+    expect(told).to_contain_text("all threads872 samples, 100.0 %")
+    graph.press("ArrowDown")
+    expect(told).to_contain_text("Executor task launch worker for task # in stage # (TID #)670 samples, 76.8 %")
+    graph.press("ArrowRight")
+    expect(told).to_contain_text("stream execution thread for user-windows")
+    graph.press("Enter")
+    expect(graph.locator(".frame.above")).to_have_count(1)
+    expect(graph.get_by_role("treeitem", name="netty")).to_have_count(0)
+    graph.press("Escape")
+    expect(graph.locator(".frame.above")).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("rocksdb")
+    expect(page.get_by_text("410 samples with a match, 47.0 %")).to_be_visible()
+    expect(graph.locator(".frame.hit")).to_have_count(1)
+    graph.locator(".frame.hit").click()
+    expect(told).to_contain_text("org.rocksdb.WriteBatchWithIndex.put")
+    page.get_by_role("button", name="Zoom out").click()
+    page.get_by_label("Which samples").select_option("off_cpu")
+    expect(page.get_by_text("Driver JVM, off cpu")).to_be_visible()
+    expect(graph.get_by_role("treeitem", name="netty-rpc-#")).to_have_count(1)
+
+
+def test_a_flame_graph_that_is_not_there_says_why(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    recorded.sampling = "first"
+    page = open_page(f"{address}/jobs/orders/flamegraph/python-workers")
+    expect(page.get_by_text("100 samples, 50 ms apart")).to_be_visible()
+    recorded.sampling = "failed"
+    expect(page.get_by_text("pip install 'headgate[profile]'")).to_be_visible()
+    recorded.sampling = None
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_text("Nothing was seen")).to_be_visible()
+    page.evaluate("location.hash = '#/jobs/payments/flamegraph'")
+    expect(page.get_by_text("Only a job that runs can be looked into")).to_be_visible()
+
+
+def test_what_a_checkpoint_waits_for_shows_its_python_stack_when_asked(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    recorded.stands_at = 1.7
+    page = open_page(f"{address}/jobs/orders/checkpoints")
+    panel = page.locator(".waiting").first
+    expect(panel).to_contain_text("batch 5301 has been running for 4.18 s")
+    expect(panel.locator("pre")).to_have_count(0)
+    panel.get_by_label("Python stacks").check()
+    expect(panel).to_contain_text("write (/opt/jobs/ledger.py:41)")
+    expect(panel.get_by_label("Stack of process 41911")).to_contain_text("score (/opt/jobs/orders.py:52)")
 
 
 def test_a_server_that_goes_away_and_comes_back_is_noticed(world: Served, open_page: Opened) -> None:

@@ -109,6 +109,13 @@ export interface CheckpointTrigger {
   timeout_s?: number;
 }
 
+export interface CheckpointWaiting {
+  id: number;
+  waiting_for: WaitingTask[];
+  workers: WorkerStack[];
+  workers_missing: string | null;
+}
+
 export interface CheckpointingStatistics {
   counts: CheckpointCounts;
   summary: CheckpointSummary | null;
@@ -191,6 +198,24 @@ export interface Features {
   "web-cancel": boolean;
   "web-history": boolean;
   "web-submit": boolean;
+}
+
+export interface FlameGraph {
+  endTimestamp: number | null;
+  data: FlameNode | null;
+  type: "full" | "on_cpu" | "off_cpu";
+  subject: "driver" | "driver-python" | "python-workers";
+  status: "COMPLETED" | "SAMPLING" | "FAILED";
+  samples: number | null;
+  took_ms: number | null;
+  refresh_ms: number;
+  why: string | null;
+}
+
+export interface FlameNode {
+  name: string;
+  value: number;
+  children: FlameNode[];
 }
 
 export interface HistoryConfiguration {
@@ -617,4 +642,21 @@ export interface VertexMetrics {
   "write-records": number | null;
   "read-bytes": number | null;
   "write-bytes": number | null;
+}
+
+export interface WaitingTask {
+  task: string;
+  cut: boolean;
+  batch: number;
+  doing: string | null;
+  for_ms: number | null;
+  place: string | null;
+  stack: string[];
+}
+
+export interface WorkerStack {
+  pid: number;
+  process: string;
+  thread: string;
+  stack: string[];
 }

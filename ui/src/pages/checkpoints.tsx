@@ -1,7 +1,7 @@
 /** Checkpoints of a job: what there is at a glance, the history as a timeline, figures over all, settings. */
 
-import { useMemo } from "preact/hooks";
-import type { CheckpointConfig, CheckpointingStatistics, CheckpointProgress, CheckpointStatistics, CheckpointSummary, JobDetails, StatsSummary } from "../lib/contract";
+import { useMemo, useState } from "preact/hooks";
+import type { CheckpointConfig, CheckpointingStatistics, CheckpointProgress, CheckpointStatistics, CheckpointSummary, CheckpointWaiting, JobDetails, StatsSummary } from "../lib/contract";
 import { bytes, count, duration, plural, unwritten } from "../lib/format";
 import { useJob, useNow } from "../lib/job";
 import { usePages } from "../lib/paging";
@@ -130,10 +130,16 @@ function UnderWay({ progress, now, job }: { progress: CheckpointProgress; now: n
 
 const SHOWN = 12;
 
-/** Which task, which batch, how long. */
+const LOOK_MS = 2000;
+
+/** Which task, which batch, how long, and on demand its Python stack. */
 export function WaitingFor({ progress, job, ms }: { progress: CheckpointProgress; job: JobDetails; ms: number }) {
   const { jid } = useJob();
   const cut = new Set(progress.cut);
+  const [stacks, setStacks] = useState(false);
+  const path = `/jobs/${encodeURIComponent(jid)}/checkpoints/details/${progress.id}/waiting?stacks=${stacks}`;
+  const { data, trouble } = useQuery<CheckpointWaiting>(job.live ? path : null, { every: LOOK_MS });
+  const known = new Map((data?.waiting_for ?? []).map((one) => [one.task, one]));
   return (
     <div class="waiting">
       <h3>Waiting for</h3>
@@ -141,6 +147,7 @@ export function WaitingFor({ progress, job, ms }: { progress: CheckpointProgress
         {progress.waiting.slice(0, SHOWN).map((id) => {
           const task = job.vertices.find((one) => one.id === id);
           const behind = task ? Object.entries(task.lag).filter(([, batches]) => batches > 0) : [];
+          const at = known.get(id);
           return (
             <li key={id}>
               <a class="strong" href={href("jobs", jid, "tasks", id)}>
@@ -154,12 +161,53 @@ export function WaitingFor({ progress, job, ms }: { progress: CheckpointProgress
                 {task && task.batch >= 0 && ` · last batch ${count(task.batch)}`}
                 {behind.map(([channel, batches]) => ` · ${plural(batches, "batch", "batches")} behind on ${channel}`).join("")}
               </span>
+              {at && at.doing !== null && (
+                <div class="quiet">
+                  {at.doing} for {duration(at.for_ms)}
+                  {at.place !== null && `, ${at.place}`}
+                </div>
+              )}
+              {at && at.stack.length > 0 && <StackOf lines={at.stack} what={`Python stack of ${id}`} />}
             </li>
           );
         })}
         {progress.waiting.length > SHOWN && <li class="quiet">and {plural(progress.waiting.length - SHOWN, "more task")}</li>}
       </ul>
+      {job.live && (
+        <label class="check">
+          <input type="checkbox" checked={stacks} onChange={(event) => setStacks(event.currentTarget.checked)} /> Python stacks
+        </label>
+      )}
+      {trouble && <p class="quiet">{trouble.lines.join(" ")}</p>}
+      {stacks && data && <Workers data={data} />}
     </div>
+  );
+}
+
+function StackOf({ lines, what }: { lines: readonly string[]; what: string }) {
+  return (
+    <pre class="stack" tabIndex={0} aria-label={what}>
+      {[...lines].reverse().join("\n")}
+    </pre>
+  );
+}
+
+/** Which worker works for which task nobody knows. */
+function Workers({ data }: { data: CheckpointWaiting }) {
+  if (data.workers_missing !== null) return <p class="quiet">The stacks of Python workers: {data.workers_missing}</p>;
+  if (data.workers.length === 0) return <p class="quiet">No Python worker is at anything on this machine.</p>;
+  return (
+    <>
+      <h3>Python workers at work</h3>
+      <ul>
+        {data.workers.map((one) => (
+          <li key={`${one.pid} ${one.thread}`}>
+            {one.process} {one.pid}
+            <StackOf lines={one.stack} what={`Stack of process ${one.pid}`} />
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -17,6 +17,7 @@ import { CheckpointsPage } from "./checkpoints";
 import { ConfigurationPage } from "./configuration";
 import { DiagnosisPage } from "./diagnosis";
 import { EventsPage } from "./events";
+import { FlameGraphPage } from "./flamegraph";
 import { LogsPage } from "./logs";
 import { OverviewPage } from "./overview";
 import { RecoveryPage } from "./recovery";
@@ -31,6 +32,7 @@ export const PAGES = [
   { id: "sinks", name: "Sinks", key: "k" },
   { id: "diagnosis", name: "Diagnosis", key: "d" },
   { id: "events", name: "Events", key: "e" },
+  { id: "flamegraph", name: "Flame graph", key: "g" },
   { id: "configuration", name: "Configuration", key: "f" },
   { id: "logs", name: "Logs", key: "l" },
 ] as const;
@@ -92,6 +94,8 @@ function Page({ job, rest }: { job: JobDetails; rest: readonly string[] }) {
       return <DiagnosisPage />;
     case "events":
       return <EventsPage rest={deeper} />;
+    case "flamegraph":
+      return <FlameGraphPage job={job} rest={deeper} />;
     case "configuration":
       return <ConfigurationPage job={job} />;
     case "logs":
