@@ -149,6 +149,7 @@ def test_the_job_is_run_with_all_that_was_given(monkeypatch: pytest.MonkeyPatch)
         "takeover": None,
         "allow-non-restored-state": None,
         "abandon-commits": "a",
+        "reason": "the broker is gone",
         "rename": "x=y",
         "master": "local[2]",
         "conf": "spark.a=b c",

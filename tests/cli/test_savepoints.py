@@ -11,7 +11,7 @@ import pytest
 from headgate.core import checkpoint_log, events as e
 from headgate.core.ids import CheckpointId, LeaderId
 from headgate.errors import InvalidOption
-from headgate.run import keeping
+from headgate.run import keeping, requests
 from headgate.store.jobstore import JobStore
 from tests.cli.live import Job, copied, files_of, stopped
 from tests.cli.test_commands import as_json, headgate, opened, refused
@@ -165,7 +165,10 @@ def test_a_job_may_be_called_what_a_command_is_called(storage: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["savepoint", "stop"])
-def test_who_does_not_wait_gets_the_name_of_the_request(command: str, storage: Path, job: Job) -> None:
+def test_who_does_not_wait_gets_the_name_of_the_request(
+    command: str, storage: Path, monkeypatch: pytest.MonkeyPatch, job: Job
+) -> None:
+    monkeypatch.setattr(requests, "LAST_WORDS_S", 0.0)  # Nobody comes back for the answer.
     seen = as_json(command, "orders", "--detach", "--storage", storage)
     assert job.asked.wait(60)
     assert seen["text"] == f"{command} is asked for: request {seen['request']}"

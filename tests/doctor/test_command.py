@@ -81,12 +81,14 @@ def test_people_get_a_line_for_each_and_one_that_sums_up(env: dict[str, str | No
     assert well.startswith("no problem found: ")
 
 
-def test_without_what_to_look_at_it_says_in_one_line_what_it_takes(env: dict[str, str | None]) -> None:
-    for arguments in ((), ("job.py",)):
-        result = doctor(*arguments, env=env)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert len(result.stderr.splitlines()) == 1
-        assert "doctor takes --env" in result.stderr
+@pytest.mark.parametrize(("arguments", "said"), [((), "doctor takes a job, or --env"), (("job.py",), "no such file")])
+def test_without_what_to_look_at_it_says_in_one_line_what_it_takes(
+    arguments: tuple[str, ...], said: str, env: dict[str, str | None]
+) -> None:
+    result = doctor(*arguments, env=env)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--storage", "file://elsewhere/data"], ["gone.py"]])
