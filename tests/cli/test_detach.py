@@ -162,7 +162,7 @@ def test_the_job_is_run_with_all_that_was_given(monkeypatch: pytest.MonkeyPatch)
     result = CliRunner().invoke(app, ["run", "job.py", *options, "--abandon-commits", "b", "--detach", "--json"])
     assert result.exit_code == 0, result.output
     [arguments] = found
-    at = options.index("--rename")
+    at = options.index("--reason")
     assert arguments == ["job.py", *options[:at], "--abandon-commits", "b", *options[at:]]
     command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
     known = {each.removeprefix("--") for option in command.params for each in option.opts if each.startswith("--")}
