@@ -227,9 +227,9 @@ def watermark(facts: JobFacts) -> Iterator[Cause]:
         yield Cause(
             "watermark stands still",
             Severity.WARNING,
-            f"task {task} {stands}, while its latest event went on by {duration(latest[-1] - latest[0])} (checkpoints "
+            f"task {task} {stands}, and its latest event went on by {duration(latest[-1] - latest[0])} (checkpoints "
             f"{stood[0].checkpoint} to {stood[-1].checkpoint}): {told}",
-            f"see why {who} stands still; if it may, let it send a row from time to time, or let the quickest input say "
+            f"see why {who} stands still; if it may, let it send a row from time to time, or let the quickest one say "
             "how late it is, which drops rows of the others as late",
             rule="watermark-stands-still",
             setting="spark.sql.streaming.multipleWatermarkPolicy",

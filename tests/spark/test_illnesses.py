@@ -79,7 +79,8 @@ def another_batch(client: hg.JobClient) -> None:
         return int(client.status()["tasks"][-1]["batches"] or 0)
 
     before = batches()
-    wait_until(lambda: batches() > before, 120, "another batch")
+    wait_until(lambda: batches() > before or not client.is_running, 120, "another batch")
+    assert client.is_running, client.status()
 
 
 def until(job: hg.Job, spark: SparkSession, directory: Path, *wanted: str) -> Diagnosis:
@@ -174,12 +175,12 @@ def test_a_function_of_sparks_own_is_not_taken_for_python(
 ) -> None:
     monkeypatch.setattr(vitals, "LOOK_S", 0.2)
     job = made(tmp_path)
-    busy = rows(job, rows_per_batch=200_000).transform(
+    busy = rows(job, rows_per_batch=20_000).transform(
         "hashed", lambda frame: frame.withColumn("h", F.sha2(F.repeat("key", 500), 512))
     )
     busy.sink("out", hg.files.sink(tmp_path / "out"))
     client = started(job, spark)
-    for _ in range(20):
+    for _ in range(10):
         another_batch(client)
         checkpoint(tmp_path)
     seen = look(tmp_path, client.status())
