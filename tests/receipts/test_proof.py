@@ -11,6 +11,9 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from headgate.cli import app
+from headgate.receipts.gather import gather
+from headgate.receipts.proof import prove
+from headgate.receipts.sequence import AuditKind
 from headgate.sink.committable import hash_of
 from headgate.sink.files import _lines_in
 from tests.receipts.published import OUT, ROWS, PublishedJob
@@ -296,3 +299,15 @@ def test_the_sum_of_files_does_not_depend_on_their_order() -> None:
     assert hash_of([(1, 2), (3, 4)]) == hash_of([(3, 4), (1, 2)]) != hash_of([(1, 4), (3, 2)])
     assert hash_of([(1, 2), (1, 2)]) != hash_of([])
     assert hash_of([(1, None)]) is None
+
+
+def test_what_is_published_while_the_audit_reads_is_not_taken_for_doubled(job: PublishedJob) -> None:
+    """Its receipts are read, then the job publishes more, then its files are looked at."""
+    job.publish(0)
+    early = gather(job.store)
+    job.publish(1)
+    job.publish(2, told=False)
+    [sink] = prove("orders", early, again=lambda: gather(job.store)).sinks
+    assert sink.findings == ()
+    [sink] = prove("orders", early).sinks
+    assert [each.kind for each in sink.findings] == [AuditKind.DOUBLED] * 2
