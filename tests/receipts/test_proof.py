@@ -250,7 +250,7 @@ def test_what_is_in_doubt_is_listed_and_committed_by_hand_with_a_reason(job: Pub
     assert (decided["decision"], decided["sinks"], decided["reason"]) == ("commit", ["out"], "the disk is mended")
     code, sink = audited(job)
     assert (code, sink["findings"], sink["rows"]) == (0, [], 2 * ROWS)
-    assert "was committed by hand: the disk is mended" in asked(job, "events", "orders")[1]
+    assert "to be committed by hand: the disk is mended" in asked(job, "events", "orders")[1]
     code, output = asked(job, "transactions", "commit", job_file, "out", "--reason", "again")
     assert (code, "sink out of job orders owes no commit" in output) == (2, True)
 
@@ -271,7 +271,7 @@ def test_what_was_given_up_is_named_as_missing(job: PublishedJob) -> None:
     code, sink = audited(job)
     assert code == 1
     assert any("the commit of checkpoint 3 was given up by a user" in each["text"] for each in sink["findings"])
-    assert "commits were given up: the target is gone" in asked(job, "events", "orders")[1]
+    assert "commits are to be given up: the target is gone" in asked(job, "events", "orders")[1]
 
 
 def test_files_that_a_receipt_does_not_list_are_proven_by_their_sum(
