@@ -117,7 +117,7 @@ def _prove(job: str, storage: str | None, options: dict[str, str], *, as_json: b
     from headgate.receipts.proof import prove  # noqa: PLC0415
 
     with found(job, storage) as store:
-        proof = prove(store.job, gather(store), options)
+        proof = prove(store.job, gather(store), options, lambda: gather(store))
     if not proof.sinks and not proof.problems:
         refuse(f"job {store.job} has no receipts yet: it has published nothing, or an earlier release ran it")
     show(proof.data(), proof.text(), as_json=as_json)

@@ -6,14 +6,13 @@ what could not be looked at is a finding of its own.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from headgate.receipts.gather import JobReceipts
-from headgate.receipts.looking import Looked, ToCompare, look
+from headgate.receipts.looking import ToCompare, look
 from headgate.receipts.receipt import Receipt
 from headgate.receipts.sequence import AuditFinding, AuditKind, ReceiptSequence, batches, follow, shown
-
-Look = Callable[[str, str, ToCompare, Mapping[str, str]], Looked]
 
 
 @dataclass(frozen=True)
@@ -108,13 +107,28 @@ class JobProof:
         return "\n".join(parts)
 
 
-def prove(job: str, receipts: JobReceipts, options: Mapping[str, str] | None = None, looker: Look = look) -> JobProof:
-    """Prove what can be proven of a job. ``options`` are for the client of Kafka."""
-    sinks = tuple(_prove(job, name, receipts, options or {}, looker) for name in receipts.sinks())
+def prove(
+    job: str,
+    receipts: JobReceipts,
+    options: Mapping[str, str] | None = None,
+    again: Callable[[], JobReceipts] | None = None,
+) -> JobProof:
+    """Prove what can be proven of a job. ``options`` are for the client of Kafka.
+
+    ``again`` gathers the receipts once more, if a sink has something of which there was none: the job may be running.
+    """
+    sinks = tuple(_prove(job, name, receipts, options or {}, again or (lambda: receipts)) for name in receipts.sinks())
     return JobProof(job, sinks, receipts.problems)
 
 
-def _prove(job: str, name: str, receipts: JobReceipts, options: Mapping[str, str], looker: Look) -> SinkProof:
+def _prove(
+    job: str, name: str, receipts: JobReceipts, options: Mapping[str, str], again: Callable[[], JobReceipts]
+) -> SinkProof:
+    @cache
+    def of_now() -> list[Receipt]:
+        found = again()
+        return [each for each in (*found.published, *found.in_doubt) if each.sink == name]
+
     published = [each for each in receipts.published if each.sink == name]
     in_doubt = [each for each in receipts.in_doubt if each.sink == name]
     sequence = follow(published, receipts.began)
@@ -132,7 +146,7 @@ def _prove(job: str, name: str, receipts: JobReceipts, options: Mapping[str, str
         for each in receipts.abandoned
         if each.sink == name
     ]
-    looked = looker(job, name, ToCompare(published, in_doubt, sequence.whole), options)
+    looked = look(job, name, ToCompare(published, in_doubt, sequence.whole, of_now), options)
     counts = [each.rows for each in published]
     return SinkProof(
         sink=name,

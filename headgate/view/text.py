@@ -182,7 +182,7 @@ def _in_the_background(line: Line) -> str | None:
             again = f", after {line['retries']} retries" if line["retries"] else ""
             return f"checkpoint {line['id']} committed in {duration(line['commit_ms'])}{again}"
         case "decision":
-            what = "commits were given up" if line["decision"] == "abandon-commits" else "was committed by hand"
+            what = "commits are to be given up" if line["decision"] == "abandon-commits" else "to be committed by hand"
             return f"sink {', '.join(line['sinks'])}: {what}: {line['reason']}"
         case "receipt":
             rows = line["receipt"]["rows"]

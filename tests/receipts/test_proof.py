@@ -11,6 +11,9 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from headgate.cli import app
+from headgate.receipts.gather import gather
+from headgate.receipts.proof import prove
+from headgate.receipts.sequence import AuditKind
 from headgate.sink.committable import hash_of
 from headgate.sink.files import _lines_in
 from tests.receipts.published import OUT, ROWS, PublishedJob
@@ -247,7 +250,7 @@ def test_what_is_in_doubt_is_listed_and_committed_by_hand_with_a_reason(job: Pub
     assert (decided["decision"], decided["sinks"], decided["reason"]) == ("commit", ["out"], "the disk is mended")
     code, sink = audited(job)
     assert (code, sink["findings"], sink["rows"]) == (0, [], 2 * ROWS)
-    assert "was committed by hand: the disk is mended" in asked(job, "events", "orders")[1]
+    assert "to be committed by hand: the disk is mended" in asked(job, "events", "orders")[1]
     code, output = asked(job, "transactions", "commit", job_file, "out", "--reason", "again")
     assert (code, "sink out of job orders owes no commit" in output) == (2, True)
 
@@ -268,7 +271,7 @@ def test_what_was_given_up_is_named_as_missing(job: PublishedJob) -> None:
     code, sink = audited(job)
     assert code == 1
     assert any("the commit of checkpoint 3 was given up by a user" in each["text"] for each in sink["findings"])
-    assert "commits were given up: the target is gone" in asked(job, "events", "orders")[1]
+    assert "commits are to be given up: the target is gone" in asked(job, "events", "orders")[1]
 
 
 def test_files_that_a_receipt_does_not_list_are_proven_by_their_sum(
@@ -296,3 +299,15 @@ def test_the_sum_of_files_does_not_depend_on_their_order() -> None:
     assert hash_of([(1, 2), (3, 4)]) == hash_of([(3, 4), (1, 2)]) != hash_of([(1, 4), (3, 2)])
     assert hash_of([(1, 2), (1, 2)]) != hash_of([])
     assert hash_of([(1, None)]) is None
+
+
+def test_what_is_published_while_the_audit_reads_is_not_taken_for_doubled(job: PublishedJob) -> None:
+    """Its receipts are read, then the job publishes more, then its files are looked at."""
+    job.publish(0)
+    early = gather(job.store)
+    job.publish(1)
+    job.publish(2, told=False)
+    [sink] = prove("orders", early, again=lambda: gather(job.store)).sinks
+    assert sink.findings == ()
+    [sink] = prove("orders", early).sinks
+    assert [each.kind for each in sink.findings] == [AuditKind.DOUBLED] * 2

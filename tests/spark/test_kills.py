@@ -15,6 +15,8 @@ import pytest
 
 from headgate.core.records import CompletedCheckpoint
 from headgate.demo.show import children
+from headgate.receipts.gather import gather
+from headgate.receipts.proof import prove
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests import jvm
@@ -75,6 +77,10 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_again_and_again(
     rounds = max(1, kills - 1)
     assert kill_often(described, rounds, seed) >= max(1, rounds - 1)
     assert verdict(shape, tmp_path, ROWS) == {}
+    # Whenever it died, the receipts prove as much: of what a commit had not been written down, the next process did.
+    proof = prove("job", gather(JobStore.find(open_store(str(tmp_path / "storage")), "job")))
+    assert proof.sinks
+    assert [(sink.holds, sink.complete) for sink in proof.sinks] == [(True, True)] * len(proof.sinks), proof.text()
 
 
 @pytest.mark.long

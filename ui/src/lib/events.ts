@@ -84,7 +84,7 @@ export function sentence(event: JobEvent): string {
     }
     case "decision": {
       const sinks = Array.isArray(event["sinks"]) ? event["sinks"].map(String).join(", ") : "–";
-      return `sink ${sinks}: ${event["decision"] === "commit" ? "was committed by hand" : "commits were given up"}: ${it("reason")}`;
+      return `sink ${sinks}: ${event["decision"] === "commit" ? "to be committed by hand" : "commits are to be given up"}: ${it("reason")}`;
     }
     case "savepoint-copied":
       return `savepoint ${it("id")} is copied, and can be carried away`;
