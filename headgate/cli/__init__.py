@@ -8,6 +8,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 ``ask``     checkpoint, savepoint, stop, cancel, forget: what a running job is asked, or done to one at rest
 ``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
 ``events``  events, logs: what happened, and what was written
+``state``   what operators keep, in a kept checkpoint
 ``server``  all jobs of storages over HTTP
 ``ui``      the web UI of a running job, in a browser
 ``audit``   what went in, what came out, what was lost and what was doubled
@@ -24,13 +25,13 @@ Not here: anything that a web page would want to do or show as well.
 import os
 import sys
 
-from headgate.cli import ask, audit, demo, doctor, events, run, server, show, sim, ui
+from headgate.cli import ask, audit, demo, doctor, events, run, server, show, sim, state, ui
 from headgate.cli.app import app
 from headgate.run import telling
 
 __all__ = ["app", "main"]
 
-for group in (run, show, events, ask, server, ui, audit, doctor, demo, sim):
+for group in (run, show, events, state, ask, server, ui, audit, doctor, demo, sim):
     group.register(app)
 
 

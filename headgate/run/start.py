@@ -43,7 +43,7 @@ from headgate.metrics.reporting import Metrics
 from headgate.run import preflight
 from headgate.run.appending import HistoryAppender
 from headgate.run.describing import describe, trace_of
-from headgate.run.inspecting import Inspection, jvm_sampler
+from headgate.run.inspecting import Inspection, jvm_sampler, state_reader
 from headgate.run.loop import Broken, Loop, Observation
 from headgate.run.perform import Performer
 from headgate.run.schema import StateSchemas
@@ -330,7 +330,7 @@ class Running:
             job.name,
             self._leader,
             self._warn,
-            Inspection(self._tasks.queries, partial(jvm_sampler, spark)),
+            Inspection(self._tasks.queries, partial(jvm_sampler, spark), state_reader(spark, store, root)),
         )
         self._performer = Performer(
             job=job.name,

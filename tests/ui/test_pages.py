@@ -39,7 +39,8 @@ PAGES = {
     "/sinks": ["files in data/out", "job.py:10", "Commit retries"],
     "/events": ["checkpoint 2 completed", "generation 1 begins from nothing"],
     "/events/operations": ["Nothing was asked for"],
-    "/flamegraph/driver-python/full": ["Driver Python, mixed", "all threads", "MainThread"],
+    "/state": ["Compared with", "No state"],
+    "/flamegraph/driver-python/full": ["Driver Python: Mixed", "100 times in"],
     "/configuration": ["exponential-delay: initial_ms=1000", "spark.sql.shuffle.partitions", "local[2]"],
     "/logs": ["No log on this machine"],
 }
