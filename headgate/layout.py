@@ -129,6 +129,41 @@ def state_place(name: str) -> tuple[int, int] | None:
     return (int(parts[0]), int(parts[1])) if len(parts) > 2 and parts[0].isdecimal() and parts[1].isdecimal() else None
 
 
+@dataclass(frozen=True)
+class OperatorState:
+    """What Spark wrote down of a stateful operator."""
+
+    kind: str
+    """What Spark calls it."""
+    partitions: int
+    variables: tuple[str, ...] | None
+    """The states of a processor, by name. None: it is none."""
+    has_timers: bool
+
+
+def describes_operator(name: str) -> int | None:
+    """Of which stateful operator a file of a query, named inside its directory, says what it is; None if of none."""
+    match = re.fullmatch(r"state/(\d+)/_metadata/(?:metadata|v2/\d+)", name)
+    return int(match[1]) if match else None
+
+
+def parse_operator(data: bytes, path: str) -> OperatorState:
+    """What such a file says. ``path`` is named if it is none."""
+    try:
+        about = json.loads(data.decode("utf-8").split("\n", 1)[1])
+        more = json.loads(about.get("operatorPropertiesJson") or "{}")
+        listed = more.get("stateVariables")
+        variables = None if listed is None else tuple(str(each["stateName"]) for each in listed)
+        return OperatorState(
+            kind=str(about["operatorInfo"]["operatorName"]),
+            partitions=int(about["stateStoreInfo"][0]["numPartitions"]),
+            variables=variables,
+            has_timers=more.get("timeMode", "NoTime") not in ("NoTime", "None"),
+        )
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise BadStorage(f"{path} does not say of which operator it is: look at another checkpoint") from error
+
+
 def parse_schemas(data: bytes) -> dict[str, tuple[str, str]]:
     """The columns of the key and of the value of each state in a file of ``_stateSchema``, as JSON."""
     rest = io.BytesIO(data)

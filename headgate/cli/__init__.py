@@ -13,6 +13,7 @@ running job is decided by the core, and every one of them prints JSON if it is a
 ``show``    list, status, checkpoints, plan: what there is to see, also of a job that does not run
 ``events``  events, logs: what happened, and what was written
 ``transactions``  what is in doubt, and committing it by hand
+``state``   what operators keep, in a kept checkpoint
 ``server``  all jobs of storages over HTTP
 ``ui``      the web UI of a running job, in a browser
 ``audit``   what went in, what came out, what was lost and what was doubled
@@ -29,13 +30,27 @@ Not here: anything that a web page would want to do or show as well.
 import os
 import sys
 
-from headgate.cli import ask, audit, demo, doctor, events, run, savepoints, server, show, sim, transactions, ui
+from headgate.cli import (
+    ask,
+    audit,
+    demo,
+    doctor,
+    events,
+    run,
+    savepoints,
+    server,
+    show,
+    sim,
+    state,
+    transactions,
+    ui,
+)
 from headgate.cli.app import app
 from headgate.run import telling
 
 __all__ = ["app", "main"]
 
-for group in (run, show, events, ask, savepoints, transactions, server, ui, audit, doctor, demo, sim):
+for group in (run, show, events, state, ask, savepoints, transactions, server, ui, audit, doctor, demo, sim):
     group.register(app)
 
 

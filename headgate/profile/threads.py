@@ -22,6 +22,7 @@ SAMPLES_AT_ONCE = 20
 NUMBERS = re.compile(r"\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+(?:\.\d+)*)\b")
 WAITS = re.compile(
     r"(?:sun\.nio\.ch\.(?:EPoll\.wait|KQueue\.poll|Net\.(?:poll|accept)|\w+Sockets?\.accept0?|\w*Dispatcher\w*\.read0)"
+    r"|io\.netty\.channel\.(?:epoll|kqueue)\.Native\.\w+"
     r"|java\.net\.(?:PlainSocketImpl\.socketAccept|SocketInputStream\.socketRead0)"
     r"|java\.io\.FileInputStream\.read(?:Bytes|0)?|java\.lang\.ProcessHandleImpl\.waitForProcessExit0"
     r"|java\.lang\.ref\.Reference\.waitForReferencePendingList|jdk\.internal\.misc\.Unsafe\.park)(?::\d+)?"

@@ -1,4 +1,4 @@
-"""The Python processes that Spark started for this job, on this machine: workers, daemons, planners.
+"""The Python processes that Spark started for this job, on this machine: workers and planners.
 
 One rule: only processes that descend from this one are looked at, and none is halted: py-spy reads their memory from
 outside, without stopping them.
@@ -20,6 +20,8 @@ from typing import Any
 from headgate.errors import ExternalError
 from headgate.profile.stacks import Stack, Stacks
 
+IDLE_SAMPLES = 20
+"""A process that only started others, or waited for them, is looked at again after so many samples."""
 PROCESSES_MAX = 32
 """So many processes are looked at, at most."""
 DUMP_S = 5.0
@@ -28,7 +30,6 @@ ROLES = (
     ("pyspark/worker.py", "main", "Python worker"),
     ("pyspark/sql/streaming/python_streaming_source_runner.py", "main", "source planner"),
     ("pyspark/sql/streaming/transform_with_state_driver_worker.py", "main", "state planner"),
-    ("pyspark/daemon.py", "manager", "Python daemon"),
 )
 """Frames by which a process is known, and what it is called. The first that is found counts."""
 DEFINED = re.compile(r"pyspark/sql/worker/\w+\.py")
@@ -112,21 +113,23 @@ def _arguments(pid: int) -> list[str]:
 
 def sample(samples: int, interval_ms: int, stop: threading.Event) -> tuple[Stacks, int]:
     """Samples of all of them, and how many there are."""
-    found, taken = Stacks(), 0
-    program = _program()
-    until_s = time.monotonic() + 4 * samples * interval_ms / 1000
-    while taken < samples and time.monotonic() < until_s:
-        for each in _seen_by(program, stop):
+    found, taken, idle = Stacks(), 0, set[int]()
+    program, interval_s = _program(), interval_ms / 1000
+    until_s = time.monotonic() + 4 * samples * interval_s
+    while taken < samples and time.monotonic() < until_s and not stop.is_set():
+        begun_s = time.monotonic()
+        if taken % IDLE_SAMPLES == 0:
+            idle.clear()
+        for each in _seen_by(program, stop, idle):
             found.add((each.process, *each.frames), running=each.running)
         taken += 1
-        if stop.wait(interval_ms / 1000):
-            break
+        stop.wait(max(0.0, begun_s + interval_s - time.monotonic()))
     return found, taken
 
 
 def look() -> list[PythonStack]:
     """What every thread of them is at, now."""
-    return _seen_by(_program(), threading.Event())
+    return _seen_by(_program(), threading.Event(), set())
 
 
 def parse(text: str) -> list[PythonStack]:
@@ -164,12 +167,16 @@ def _frame(frame: Mapping[str, Any]) -> str:
     return f"{frame['name']} ({frame['short_filename'] or frame['filename']}:{frame['line']})"
 
 
-def _seen_by(program: str, stop: threading.Event) -> list[PythonStack]:
+def _seen_by(program: str, stop: threading.Event, idle: set[int]) -> list[PythonStack]:
+    """All but those that are known to start others or to wait for them. Who is found to do only that becomes known."""
     found: list[PythonStack] = []
     for pid in of_this_job():
         if stop.is_set():
             break
-        found += _dump(program, pid)
+        if pid not in idle:
+            seen = _dump(program, pid)
+            found += seen
+            idle.update(() if seen else [pid])
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a running job can be asked about itself beyond its status: flame graphs, and what a checkpoint waits for.
+"""What a running job can be asked about itself beyond its status: flame graphs, what a checkpoint waits for, and state.
 
 One rule: it only looks, and nothing of it is done unless somebody asks.
 """
@@ -7,11 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 
+from headgate.browse.reader import StateReader
+from headgate.browse.spark import SparkStateReader
 from headgate.core.ids import TaskId
 from headgate.errors import HeadgateError
 from headgate.profile import workers
@@ -19,6 +22,7 @@ from headgate.profile.sampling import Profiler, profiler_of
 from headgate.profile.threads import JvmSampler, stack_of
 from headgate.profile.workers import NO_WORKERS
 from headgate.run.stalls import place_of
+from headgate.store.jobstore import JobStore
 from headgate.task.query import Query
 
 AGAIN_S = 2.0
@@ -32,8 +36,13 @@ class Inspection:
         self,
         queries: Callable[[], Mapping[TaskId, Query]] = dict,
         jvm: Callable[[], JvmSampler | None] = lambda: None,
+        state: StateReader | None = None,
     ) -> None:
-        """``queries`` gives the run of each task, ``jvm`` how the JVM of Spark's driver is sampled."""
+        """``queries`` gives the run of each task, ``jvm`` how the JVM of Spark's driver is sampled.
+
+        ``state`` reads the state of kept checkpoints.
+        """
+        self.state = state
         self.profiler: Profiler = profiler_of(jvm)
         self._queries = queries
         self._lock = threading.Lock()
@@ -89,6 +98,12 @@ def jvm_sampler(spark: SparkSession) -> JvmSampler | None:
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way
     found = jvm.headgate.profile.ThreadSamples
     return None if isinstance(found, JavaPackage) else lambda samples, ms: str(found.take(samples, ms))
+
+
+def state_reader(spark: SparkSession, store: JobStore, root: Path) -> StateReader:
+    """Reads kept state with the session of a job, whose working directory ``root`` is."""
+    here = str(spark.sparkContext.master).startswith("local[") or spark.sparkContext.master == "local"
+    return SparkStateReader(spark, store.for_looking(), None if here else root / "inspected")
 
 
 def _waiting(task: Mapping[str, Any], query: Query | None, *, cut: bool, stacks: bool) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from headgate.receipts.receipt import EVENT
 from headgate.run import decisions, preflight
 from headgate.run.appending import HistoryAppender
 from headgate.run.describing import describe, trace_of
-from headgate.run.inspecting import Inspection, jvm_sampler
+from headgate.run.inspecting import Inspection, jvm_sampler, state_reader
 from headgate.run.loop import Broken, Loop, Observation
 from headgate.run.perform import Performer
 from headgate.run.schema import StateSchemas
@@ -355,7 +355,7 @@ class Running:
             self._warn,
             self.note,
             partial(open_store, spark=spark, directory_mode=MODES[job.checkpoint.access]),
-            Inspection(self._tasks.queries, partial(jvm_sampler, spark)),
+            Inspection(self._tasks.queries, partial(jvm_sampler, spark), state_reader(spark, store, root)),
         )
         self._performer = Performer(
             job=job.name,

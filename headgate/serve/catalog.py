@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headgate.browse import kept
+from headgate.browse.reader import KeptOperator
 from headgate.errors import ExternalError
 from headgate.run.control import Answered
 from headgate.run.past import JobPast
@@ -73,6 +75,12 @@ class PastReading:
         """The plan and the settings of the job as it was last run. None if nobody has written them down."""
         with self._alone():
             return self._store.read_description()
+
+    def state_operators(self, number: int | None) -> tuple[int, list[KeptOperator]]:
+        """Of which operators a kept checkpoint has state: the newest, if none is named. Which it is comes first."""
+        with self._alone():
+            chosen = kept.newest(self._store) if number is None else number
+            return chosen, kept.operators(self._store, kept.find(self._store, chosen))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -912,6 +912,73 @@ class CheckpointWaiting(AnswerModel):
     """Why the stacks of workers cannot be had, and what to do."""
 
 
+# -- the state of kept checkpoints -----------------------------------------------------------------------------------
+
+
+class KeptStateOperator(AnswerModel):
+    """An operator that a checkpoint has state of."""
+
+    name: str
+    """Its uid, or `TASK/NUMBER` where a task has several and nobody knows which of them is whose."""
+    task: str
+    number: int
+    """As Spark numbers the operators of a query."""
+    kind: str
+    """What Spark calls it."""
+    partitions: int
+    states: list[str]
+    """What can be read of it: state variables and `timers` of a processor, `left` and `right` of a join, or `all`."""
+    uids: list[str]
+    """Whose state it may be."""
+
+
+class KeptState(AnswerModel):
+    """Of which operators a checkpoint has state."""
+
+    checkpoint: int
+    operators: list[KeptStateOperator]
+
+
+class StateRow(AnswerModel):
+    """A row of state, as JSON; times are in UTC."""
+
+    partition: int
+    key: Any
+    value: Any
+
+
+class StateRows(AnswerModel):
+    """Rows of one state, in no order."""
+
+    checkpoint: int
+    operator: str
+    state: str
+    rows: list[StateRow]
+    more: bool
+    """Whether there are more than were asked for."""
+
+
+class StateChange(AnswerModel):
+    """A key whose value is another."""
+
+    change: Literal["added", "removed", "changed"]
+    key: Any
+    before: Any
+    after: Any
+
+
+class StateDifference(AnswerModel):
+    """What differs between two checkpoints, in no order."""
+
+    checkpoint: int
+    """The later one: what is there."""
+    before: int
+    operator: str
+    state: str
+    changes: list[StateChange]
+    more: bool
+
+
 # -- operations ------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ def test_threads_of_the_jvm_run_unless_they_wait_for_the_system() -> None:
     [
         "sun.nio.ch.Net.accept",
         "sun.nio.ch.EPoll.wait",
+        "io.netty.channel.epoll.Native.epollWait",
         "sun.nio.ch.SocketDispatcher.read0",
         "sun.nio.ch.UnixDomainSockets.accept0",
         "java.io.FileInputStream.readBytes",

@@ -67,7 +67,6 @@ def test_a_worker_begins_where_sparks_program_does() -> None:
 @pytest.mark.parametrize(
     ("file", "function", "role"),
     [
-        ("pyspark/daemon.py", "manager", "Python daemon"),
         ("pyspark/sql/streaming/python_streaming_source_runner.py", "main", "source planner"),
         ("pyspark/sql/streaming/transform_with_state_driver_worker.py", "main", "state planner"),
         ("pyspark/sql/worker/plan_data_source_read.py", "main", "Python planner"),
@@ -80,6 +79,7 @@ def test_a_process_is_known_by_the_program_that_it_runs(file: str, function: str
 
 def test_a_process_that_only_starts_others_is_left_out() -> None:
     assert workers.parse(dump(*STARTED)) == []
+    assert workers.parse(dump(frame("poll", "select.py"), frame("manager", f"{SITE}/pyspark/daemon.py"))) == []
     assert workers.parse("[]") == []
 
 

@@ -92,7 +92,10 @@ def test_a_job_that_is_started_runs_beside_its_program(spark: SparkSession, tmp_
     shown = ControlClient(store).status()
     assert shown is not None, "commands reach it, too"
     assert shown.keys() == client.status().keys()
-    pages = {path: ControlClient(store).call("GET", path) for path in ("/plan", "/config", "/checkpoints", "/vertices")}
+    pages = {
+        path: ControlClient(store).call("GET", path)
+        for path in ("/plan", "/config", "/checkpoints", "/vertices", "/state")
+    }
     assert {path: None if page is None else page.code for path, page in pages.items()} == dict.fromkeys(pages, 200)
     plan = pages["/plan"]
     assert plan is not None

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import json
 import shutil
 import stat
 import threading
@@ -16,8 +17,12 @@ from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import headgate as hg
+from headgate.browse.kept import newest as newest_kept
+from headgate.browse.reader import StateQuestion
+from headgate.browse.spark import SparkStateReader
 from headgate.core.ids import Batch, Generation, Run, TaskId
-from headgate.errors import BadStorage, InvalidJob
+from headgate.core.records import CompletedCheckpoint
+from headgate.errors import BadStorage, ExternalError, InvalidJob, InvalidOption
 from headgate.receipts.gather import gather
 from headgate.receipts.proof import JobProof, prove
 from headgate.run import stalls
@@ -234,6 +239,12 @@ def test_keyed_state_is_carried_to_another_place_and_goes_on(
     result, _ = run(spark, "keyed", tmp_path, options=hg.Options(restore_from=str(kept)), **{**KEYED, "batches": FEW})
     assert result.ending == "finished"
     check_places(first, tmp_path)
+    reader, store = reading(spark, tmp_path)
+    newest = newest_kept(store)
+    [places] = reader.operators(newest)
+    assert (places.name, places.states) == ("places", ("seen",))
+    rows, _ = reader.rows(newest, StateQuestion(places, "seen"))
+    assert sorted(row["value"]["value"] for row in rows) == [ROWS // 5] * 5
 
 
 def test_a_processor_by_columns_goes_on_with_the_state_of_one_by_keys_and_fails_without_loss(
@@ -302,9 +313,65 @@ def stopped_windows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     """The directory of a job that counts in windows and was stopped half way. It stays as it is."""
     directory = tmp_path_factory.mktemp("windows")
     on_event, _ = asking(directory, "stop", after(2))
-    job = build("windows", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms")
+    more: dict[str, Any] = {"num_retained": 10_000}
+    job = build("windows", str(directory), rows=ROWS, batches=30, slow_ms=50, interval="200ms", **more)
     assert job.run(None, on_event, spark).ending == "stopped"
     return directory
+
+
+def reading(spark: SparkSession, directory: Path) -> tuple[SparkStateReader, JobStore]:
+    store = JobStore.find(open_store(str(directory / "storage")), "job")
+    return SparkStateReader(spark, store), store
+
+
+def test_state_of_kept_checkpoints_is_read_by_key_and_compared(spark: SparkSession, stopped_windows: Path) -> None:
+    reader, store = reading(spark, stopped_windows)
+    before = {path: path.stat().st_mtime_ns for path in stopped_windows.rglob("*")}
+    records = [each for each in store.read_checkpoint_log() if isinstance(each, CompletedCheckpoint)]
+    first, last = (next(each for each in some if each.tasks[0].files) for some in (records, records[::-1]))
+    [windows] = reader.operators(last.id)
+    assert (windows.name, windows.kind, windows.states) == ("windows", "stateStoreSave", ("all",))
+
+    def question(**more: Any) -> StateQuestion:
+        return StateQuestion(windows, "all", **{"limit": 1000, **more})
+
+    was, is_now = (
+        {json.dumps(row["key"]): row["value"] for row in reader.rows(each.id, question())[0]} for each in (first, last)
+    )
+    assert was != is_now
+    assert all(sorted(json.loads(key)) == ["key", "window"] for key in is_now)
+    some, more = reader.rows(last.id, question(limit=1))
+    assert (len(some), more) == (1, True)
+    key = some[0]["key"]
+    mine, more = reader.rows(last.id, question(keys=(("key", key["key"]),)))
+    assert not more
+    assert {json.dumps(row["key"]) for row in mine} == {
+        text for text in is_now if json.loads(text)["key"] == key["key"]
+    }
+    begins = key["window"]["start"].replace("T", " ").partition(".")[0]
+    assert reader.rows(last.id, question(keys=(("key", key["key"]), ("window.start", begins))))[0] == some
+    with pytest.raises(
+        InvalidOption, match=r"^key who: the key has no such column; it has: key, window\.start, window\.end$"
+    ):
+        reader.rows(last.id, question(keys=(("who", "ann"),)))
+
+    changes, more = reader.difference(first.id, last.id, question())
+    assert not more
+    found = {json.dumps(one["key"]): (one["change"], one["before"], one["after"]) for one in changes}
+    wanted = {
+        key: (
+            "added" if key not in was else "removed" if key not in is_now else "changed",
+            was.get(key),
+            is_now.get(key),
+        )
+        for key in was.keys() | is_now.keys()
+        if was.get(key) != is_now.get(key)
+    }
+    assert found == wanted
+    assert reader.difference(last.id, last.id, question()) == ([], False)
+    with pytest.raises(ExternalError, match=r"^the state was not read within 1e-06 s: ask for fewer rows"):
+        reader.rows(last.id, question(timeout_s=1e-6))
+    assert {path: path.stat().st_mtime_ns for path in stopped_windows.rglob("*")} == before
 
 
 def refusal(spark: SparkSession, shape: str, directory: Path, **settings: Any) -> str:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from headgate.serve import models
 from tests.ui.answers import CHECKPOINT_CONFIG, CONFIG, Recorded, events_of
 from tests.ui.flames import flame_graph
+from tests.ui.states import kept_state, state_difference, state_rows
 from tests.ui.world import Data, World, blank
 from tests.ui.worlds import WORLDS
 
@@ -119,6 +120,12 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, {"in_doubt": []})
             case "GET", ["checkpoints", "details", number, "waiting"]:
                 self.answer(200, it.waiting(world, int(number), stacks=asked.get("stacks") == ["true"]))
+            case "GET", ["state"]:
+                self.answer(200, kept_state(asked))
+            case "GET", ["state", "rows"]:
+                self.answer(200, state_rows(asked))
+            case "GET", ["state", "difference"]:
+                self.answer(200, state_difference(asked))
             case "GET", ["flamegraph"]:
                 self.answer(200, flame_graph(asked, it.sampling))
             case "GET", ["savepoints"]:

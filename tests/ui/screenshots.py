@@ -35,6 +35,7 @@ PAGES = {
     "sinks": f"{JOB}/sinks",
     "diagnosis": f"{JOB}/diagnosis",
     "events": f"{JOB}/events",
+    "state": f"{JOB}/state",
     "flamegraph": f"{JOB}/flamegraph",
     "flamegraph-mixed": f"{JOB}/flamegraph/driver-python/full",
     "flamegraph-none": f"{JOB}/flamegraph/python-workers",
@@ -57,9 +58,14 @@ OTHERS = {
     "empty-logs": ("empty", "/jobs/first/logs"),
     "large": ("large", "/jobs/large"),
     "large-history": ("large", "/jobs/large/checkpoints/history"),
+    "ended-state": ("busy", "/jobs/payments/state"),
     "ended-flamegraph": ("busy", "/jobs/payments/flamegraph"),
     "no-such-job": ("busy", "/jobs/nobody"),
 }
+
+
+def page_of(address: str, route: str) -> str:
+    return f"{address}#token={TOKEN}&{route}"
 
 
 class Camera:
@@ -107,12 +113,18 @@ class Camera:
                 recorded.stands_at = (recorded.at // 10) * 10 + moment
                 self.shoot(page, f"{name}-{look}")
             if not self.only:
-                page.goto("about:blank")
-                page.goto(f"{address}#token={TOKEN}&{JOB}/savepoints")
-                self.dialogs(page, look)
+                self.dialogs(page, look, address)
             page.close()
 
-    def dialogs(self, page: Page, look: str) -> None:
+    def dialogs(self, page: Page, look: str, address: str) -> None:
+        page.goto("about:blank")
+        page.goto(page_of(address, f"{JOB}/state"))
+        for before, name in enumerate(("state-rows", "state-difference")):
+            page.get_by_label("Compared with").select_option(index=before)
+            page.get_by_role("button", name="Compare" if before else "Show rows").click()
+            self.shoot(page, f"{name}-{look}")
+        page.goto("about:blank")
+        page.goto(page_of(address, f"{JOB}/savepoints"))
         page.get_by_role("button", name="Cancel").click()
         self.shoot(page, f"cancel-{look}", whole=False)
         page.keyboard.press("Escape")

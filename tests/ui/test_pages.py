@@ -42,7 +42,8 @@ PAGES = {
     "/diagnosis": ["Nothing found", "rules looked", "Look again"],
     "/events": ["checkpoint 2 completed", "generation 1 begins from nothing"],
     "/events/operations": ["Nothing was asked for"],
-    "/flamegraph/driver-python/full": ["Driver Python, mixed", "all threads", "MainThread"],
+    "/state": ["Compared with", "No state"],
+    "/flamegraph/driver-python/full": ["Driver Python: Mixed", "100 times in"],
     "/configuration": ["exponential-delay: initial_ms=1000", "spark.sql.shuffle.partitions", "local[2]"],
     "/logs": ["No log on this machine"],
 }

@@ -30,6 +30,7 @@ def test_a_job_that_never_began_has_no_empty_tables(world: Served, open_page: Op
         "/sinks": "No sinks are known",
         "/diagnosis": "Nothing found",
         "/events": "Nothing has happened yet",
+        "/state": "No checkpoint is kept",
         "/flamegraph": "The job does not run",
         "/logs": "No log on this machine",
     }.items():
@@ -81,7 +82,7 @@ def test_a_flame_graph_is_looked_into_with_keys_and_searched(world: Served, open
     expect(told).to_contain_text("org.rocksdb.WriteBatchWithIndex.put")
     page.get_by_role("button", name="Zoom out").click()
     page.get_by_label("Which samples").select_option("off_cpu")
-    expect(page.get_by_text("Driver JVM, off cpu")).to_be_visible()
+    expect(page.get_by_text("Driver JVM: Off CPU")).to_be_visible()
     expect(graph.get_by_role("treeitem", name="netty-rpc-#")).to_have_count(1)
 
 
@@ -97,6 +98,30 @@ def test_a_flame_graph_that_is_not_there_says_why(world: Served, open_page: Open
     expect(page.get_by_text("Nothing was seen")).to_be_visible()
     page.evaluate("location.hash = '#/jobs/payments/flamegraph'")
     expect(page.get_by_text("Only a job that runs can be looked into")).to_be_visible()
+
+
+def test_state_is_shown_when_it_is_asked_for_and_two_checkpoints_are_compared(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    recorded.stands_at = 6.0
+    page = open_page(f"{address}/jobs/orders/state")
+    expect(page.get_by_text("Nothing was asked for")).to_be_visible()
+    page.get_by_label("Operator").select_option("user-windows")
+    page.get_by_label("Key").fill("user=ann")
+    page.keyboard.press("Enter")
+    table = page.get_by_role("table", name="State of user-windows")
+    expect(table.get_by_role("row")).to_have_count(3)
+    expect(table).to_contain_text('{"user":"ann"')
+    page.get_by_label("Compared with").select_option(
+        page.get_by_label("Compared with").locator("option").nth(1).inner_text()
+    )
+    page.get_by_label("Key").fill("")
+    page.get_by_role("button", name="Compare").click()
+    changes = page.get_by_role("table", name="Changes of user-windows")
+    for word in ("added", "removed", "changed"):
+        expect(changes.get_by_text(word, exact=True).first).to_be_visible()
+    page.get_by_label("Key").fill("who=ann")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_text("key who: the key has no such column; it has: user")).to_be_visible()
 
 
 def test_what_a_checkpoint_waits_for_shows_its_python_stack_when_asked(world: Served, open_page: Opened) -> None:

@@ -4,7 +4,7 @@ One rule: the process that runs the job looks; any other has it answer. Both kin
 bounded, whoever asks and however often.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
@@ -36,7 +36,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         kind = _one_of(FlameGraphType, "type", type.lower())
         of = _one_of(Subject, "subject", subject)
         if job.inspection is None:
-            return _forward(job, "/flamegraph", {"type": kind.value, "subject": of.value})
+            return forward(job, "/flamegraph", [("type", kind.value), ("subject", of.value)])
         found, sampling_now = job.inspection.profiler.look(of)
         return _flame_graph(kind, of, found, sampling_now=sampling_now)
 
@@ -44,7 +44,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     def waiting(jid: str, number: Number, stacks: bool = False) -> Any:  # noqa: FBT001, FBT002 - a query parameter
         job = known(catalog, jid)
         if job.inspection is None:
-            return _forward(job, f"/checkpoints/details/{number}/waiting", {"stacks": str(stacks).lower()})
+            return forward(job, f"/checkpoints/details/{number}/waiting", [("stacks", str(stacks).lower())])
         return _waiting(job, job.inspection, number, stacks=stacks)
 
 
@@ -89,8 +89,16 @@ def _one_of(kinds: Any, name: str, given: str) -> Any:
         raise RequestRefused(400, f"{name}={given[:40]}: there is no such {name}; there are: {there}") from None
 
 
-def _forward(job: ServedJob, path: str, asked: Mapping[str, str]) -> JSONResponse:
-    found = job.forward("GET", f"{path}?{urlencode(asked)}", None, FORWARDED_S)
+def forward(
+    job: ServedJob,
+    path: str,
+    asked: Sequence[tuple[str, Any]],
+    *,
+    wait_s: float = FORWARDED_S,
+    advice: str = "only a job that runs can be looked into",
+) -> JSONResponse:
+    """Have the process that runs a job answer."""
+    found = job.forward("GET", f"{path}?{urlencode(asked)}", None, wait_s)
     if found is None:
-        raise RequestRefused(409, f"job {job.name} is not running here: only a job that runs can be looked into")
+        raise RequestRefused(409, f"job {job.name} is not running here: {advice}")
     return JSONResponse(found.data, found.code)

@@ -333,6 +333,21 @@ export interface Jobs {
   jobs: JobSummary[];
 }
 
+export interface KeptState {
+  checkpoint: number;
+  operators: KeptStateOperator[];
+}
+
+export interface KeptStateOperator {
+  name: string;
+  task: string;
+  number: number;
+  kind: string;
+  partitions: number;
+  states: string[];
+  uids: string[];
+}
+
 export interface LabelTrigger {
   label: string;
   triggerId?: string | null;
@@ -546,6 +561,36 @@ export interface SinkReceipt {
   published_with: number | null;
   recovered: boolean;
   in_history: boolean;
+}
+
+export interface StateChange {
+  change: "added" | "removed" | "changed";
+  key: unknown;
+  before: unknown;
+  after: unknown;
+}
+
+export interface StateDifference {
+  checkpoint: number;
+  before: number;
+  operator: string;
+  state: string;
+  changes: StateChange[];
+  more: boolean;
+}
+
+export interface StateRow {
+  partition: number;
+  key: unknown;
+  value: unknown;
+}
+
+export interface StateRows {
+  checkpoint: number;
+  operator: string;
+  state: string;
+  rows: StateRow[];
+  more: boolean;
 }
 
 export interface StatsSummary {

@@ -55,12 +55,12 @@ export function FlameGraphPage({ job, rest }: { job: JobDetails; rest: readonly 
           </span>
         )}
         {job.live && (
-          <Button icon="turning" disabled={fresh} busy={samples} title={fresh ? "What is less than a minute old is not sampled anew" : "Sample again"} onClick={reload}>
+          <Button disabled={fresh} busy={samples} title={fresh ? "What is less than a minute old is not sampled anew" : "Sample again"} onClick={reload}>
             {samples ? "Sampling" : "Sample again"}
           </Button>
         )}
       </div>
-      <Card title={`${subject.name}, ${kind.name.toLowerCase()}`} aside={<span class="quiet">{subject.of}</span>}>
+      <Card title={`${subject.name}: ${kind.name}`} aside={<span class="quiet">{subject.of}</span>}>
         <Shown job={job} data={data} trouble={trouble} reload={reload} search={search} label={`Flame graph of ${subject.of}, ${kind.of}`} workers={subject.id === "python-workers"} />
       </Card>
     </>

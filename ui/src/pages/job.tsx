@@ -23,6 +23,7 @@ import { OverviewPage } from "./overview";
 import { RecoveryPage } from "./recovery";
 import { SavepointsPage } from "./savepoints";
 import { SinksPage } from "./sinks";
+import { StatePage } from "./state";
 
 export const PAGES = [
   { id: "", name: "Overview", key: "o" },
@@ -32,6 +33,7 @@ export const PAGES = [
   { id: "sinks", name: "Sinks", key: "k" },
   { id: "diagnosis", name: "Diagnosis", key: "d" },
   { id: "events", name: "Events", key: "e" },
+  { id: "state", name: "State", key: "b" },
   { id: "flamegraph", name: "Flame graph", key: "g" },
   { id: "configuration", name: "Configuration", key: "f" },
   { id: "logs", name: "Logs", key: "l" },
@@ -94,6 +96,8 @@ function Page({ job, rest }: { job: JobDetails; rest: readonly string[] }) {
       return <DiagnosisPage />;
     case "events":
       return <EventsPage rest={deeper} />;
+    case "state":
+      return <StatePage job={job} />;
     case "flamegraph":
       return <FlameGraphPage job={job} rest={deeper} />;
     case "configuration":
