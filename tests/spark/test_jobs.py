@@ -23,6 +23,7 @@ from headgate.browse.spark import SparkStateReader
 from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.core.records import CompletedCheckpoint
 from headgate.errors import BadStorage, ExternalError, InvalidJob, InvalidOption
+from headgate.profile import workers
 from headgate.receipts.gather import gather
 from headgate.receipts.proof import JobProof, prove
 from headgate.run import stalls
@@ -245,6 +246,9 @@ def test_keyed_state_is_carried_to_another_place_and_goes_on(
     assert (places.name, places.states) == ("places", ("seen",))
     rows, _ = reader.rows(newest, StateQuestion(places, "seen"))
     assert sorted(row["value"]["value"] for row in rows) == [ROWS // 5] * 5
+    idle = [each for each in workers.look() if each.process == "Python worker"]  # Spark keeps them for a minute.
+    assert idle, "flame graphs know Spark's own workers"
+    assert all(each.frames[0].startswith("main (pyspark/worker.py:") for each in idle if each.thread == "MainThread")
 
 
 def test_a_processor_by_columns_goes_on_with_the_state_of_one_by_keys_and_fails_without_loss(
