@@ -123,7 +123,7 @@ def _commits(
             raise NotRestorable(
                 f"sink {transaction.sink} is gone from the job, but checkpoint {permit.checkpoint} has output for it "
                 "that may not be committed yet: run the job once with the sink, or give that output up with "
-                f"--abandon-commits {transaction.sink}"
+                f"--abandon-commits {transaction.sink} --reason TEXT"
             )
     return due
 

@@ -21,7 +21,7 @@ def holds_up(state: JobState) -> str:
         return ""
     waits = ", ".join(f"sink {name} {fate}" for name, fate in what.items())
     how = " ".join(f"--abandon-commits {name}" for name in what)
-    return f"waits for {waits}; to end without: `headgate cancel JOB {how}`"
+    return f"waits for {waits}; to end without: `headgate cancel JOB {how} --reason TEXT`"
 
 
 def say(context: StepContext, why: str = "") -> None:

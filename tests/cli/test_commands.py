@@ -290,7 +290,7 @@ def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage
         job.server.close()
         assert without.result(60).exit_code == 0
         assert asked.result(60).outcome is Outcome.DONE
-    assert any("`headgate cancel JOB --abandon-commits out` (out: no answer)" in one for one in heard)
+    assert any("`headgate cancel JOB --abandon-commits out --reason TEXT` (out: no answer)" in one for one in heard)
     epoch_record = job.core.store[max(job.core.store)]
     assert isinstance(epoch_record, EpochRecord)
     assert [each.sink for each in epoch_record.abandoned] == ["out"]

@@ -143,7 +143,7 @@ def test_what_it_takes_is_told_meanwhile(job: Job, web: Web, user: ThreadPoolExe
     found = waiting.result(60)
     assert found["status"]["id"] == "IN_PROGRESS"
     assert found["notices"] >= 1
-    assert "`headgate cancel JOB --abandon-commits out` (out: no answer)" in found["text"]
+    assert "`headgate cancel JOB --abandon-commits out --reason TEXT` (out: no answer)" in found["text"]
     second = begin(web, "/cancel")
     refused = web.get(f"{ORDERS}/operations/{second}?wait=60")
     assert refused["outcome"] == "refused"

@@ -82,8 +82,9 @@ def test_who_cancels_hears_what_it_waits_for_and_how_to_end_without() -> None:
     for given in (core.tell(e.Ticked(core.state.resend_at_ms or 0)), core.tell(failed_commit())):
         said = [one for one in only(o.Notify, given) if one.request == ASK]
         assert [one.outcome for one in said] == [o.Outcome.NOTICE]
-        assert "sink out to commit checkpoint 1; to end without: `headgate cancel JOB --abandon-commits out`" in (
-            said[0].text
+        assert (
+            "sink out to commit checkpoint 1; to end without: `headgate cancel JOB --abandon-commits out --reason TEXT`"
+            in said[0].text
         )
     assert said[0].text.endswith("(out: no such transaction)")
     refused = only(o.Notify, core.tell(e.CancelAsked(AGAIN)))

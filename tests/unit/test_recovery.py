@@ -89,7 +89,9 @@ def test_without_a_completed_checkpoint_nothing_is_to_be_committed() -> None:
 def test_output_for_a_sink_that_is_gone_is_refused_unless_the_user_gives_it_up_by_name() -> None:
     checkpoint = completed(GRAPH, 1, transactions=(transaction(1, -1, 0, sink="lost"), transaction(1, -1, 0)))
     for restore in (Restore(), ALLOW):  # State that is left out is one thing, output that is lost another.
-        with pytest.raises(NotRestorable, match=r"^sink lost is gone .* checkpoint 1 .* --abandon-commits lost$"):
+        with pytest.raises(
+            NotRestorable, match=r"^sink lost is gone .* checkpoint 1 .* --abandon-commits lost --reason TEXT$"
+        ):
             plan(GRAPH, checkpoint, restore=restore)
     found = plan(GRAPH, checkpoint, restore=Restore(abandon=(SinkId("lost"),)))
     assert [one.sink for _, one in found.commits] == ["out"]
