@@ -190,20 +190,6 @@ def test_a_function_of_sparks_own_is_not_taken_for_python(
 
 
 @pytest.mark.long
-def test_collections_of_garbage_in_every_row_are_noticed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vitals, "LOOK_S", 0.2)
-    job = made(tmp_path)
-    collecting = rows(job, rows_per_batch=10).transform(
-        "collecting", lambda frame: frame.withColumn("gone", F.expr("reflect('java.lang.System', 'gc')"))
-    )
-    collecting.sink("out", hg.files.sink(tmp_path / "out"))
-    cause = found(until(job, spark, tmp_path, "gc-pressure"), "gc-pressure")
-    assert cause.setting == "spark.driver.memory"
-
-
-@pytest.mark.long
 def test_forty_partitions_for_a_few_rows_are_too_many(spark: SparkSession, tmp_path: Path) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "40")
@@ -353,12 +339,12 @@ def test_a_slow_storage_is_named_in_each_part_that_uses_it(
         return called
 
     monkeypatch.setattr(layout, "groups_of", late(layout.groups_of, 1.2))
-    monkeypatch.setattr(JobStore, "copy_in", late(JobStore.copy_in, 0.4))
     monkeypatch.setattr(JobStore, "create_record", late(JobStore.create_record, 1.2))
-    job = made(tmp_path, settings={"working_directory": str(tmp_path / "working")})
-    rows(job).transform("once", lambda frame: frame.dropDuplicates(["n"])).sink("out", hg.files.sink(tmp_path / "out"))
-    seen = until(job, spark, tmp_path, "slow-sync", "slow-async", "slow-publish")
-    assert found(seen, "slow-async").setting == "Checkpointing.storage"
+    job = made(tmp_path)
+    rows(job).sink("out", hg.files.sink(tmp_path / "out"))
+    seen = until(job, spark, tmp_path, "slow-sync", "slow-publish")
+    assert found(seen, "slow-sync").tasks == ("rows",)
+    assert str(tmp_path) in found(seen, "slow-publish").evidence
 
 
 @pytest.mark.long
