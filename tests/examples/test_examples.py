@@ -6,14 +6,20 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from headgate.core.restart import ExponentialDelay
 from headgate.core.settings import Mode
+from headgate.doctor.diagnosis import diagnose
+from headgate.doctor.gathering import gather
 from headgate.job.settings import to_core
+from headgate.run.past import JobPast
 from headgate.run.start import load_job
+from headgate.store.api import open_store
+from headgate.store.jobstore import JobStore, jobs
 from services.server import wait_until
 from tests import jvm
 from tests.services.processes import processes_that_know
@@ -65,6 +71,25 @@ def test_the_exercise_counts_exactly_and_notices_a_theft(tmp_path: Path) -> None
     assert done.returncode == 1
     assert (tmp_path / "kept" / "storage").is_dir()
     assert processes_that_know(tmp_path) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("example", "rows"),
+    [("exactly_once_etl", 20_000), ("fault_tolerant_sensors", 10_000), ("exercise_kafka_to_kafka", 20_000)],
+)
+def test_the_doctor_finds_nothing_wrong_with_an_example(example: str, rows: int, tmp_path: Path) -> None:
+    done = run(example, "--rows", str(rows), "--keep", str(tmp_path / "kept"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    storage = open_store(str(tmp_path / "kept" / "storage"))
+    [name] = jobs(storage)
+    store, now_ms = JobStore.find(storage, name), time.time_ns() // 1_000_000
+    past = JobPast(store)
+    described = store.read_description()
+    assert described is not None
+    seen = diagnose(gather(past, past.status(now_ms=now_ms), described, store.local_root, now_ms))
+    assert seen.causes == ()
+    assert {"restart-loop", "disk-nearly-full", "clock-skew", "checkpoints-fail"}.isdisjoint(seen.unknown)
 
 
 def test_ctrl_c_ends_all_that_an_example_started(tmp_path: Path) -> None:
