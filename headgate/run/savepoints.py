@@ -24,6 +24,7 @@ from headgate.core import checkpoint_log, deleting, recovery
 from headgate.core.ids import CheckpointId, LeaderId
 from headgate.core.records import CompletedCheckpoint, EpochRecord, Kind, Record
 from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOption
+from headgate.receipts.receipt import SECTION
 from headgate.snapshot.files import Table, check, tables_of
 from headgate.store import codec
 from headgate.store.api import Missing, Store, open_store
@@ -69,7 +70,9 @@ def _copy_within(store: JobStore, name: str, target: str) -> None:
 def finish(store: JobStore, record: CompletedCheckpoint, extra: Mapping[str, Any]) -> None:
     """Write the manifest. All that the savepoint pre-committed is committed by now."""
     whole = dataclasses.replace(record, transactions=(), request=None, stop=False)
-    store.put(f"{directory_of(record.id)}/{MANIFEST}", codec.encode(whole, extra))
+    # It owes nothing, so nobody publishes by its receipts; and they say where sinks are, which does not move with it.
+    kept = {name: section for name, section in extra.items() if name != SECTION}
+    store.put(f"{directory_of(record.id)}/{MANIFEST}", codec.encode(whole, kept))
     store.mark_copied(record.id)
 
 
