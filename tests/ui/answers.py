@@ -182,6 +182,7 @@ class Recorded:
                             pre_committed_ms=one["trigger_timestamp"],
                             committed_ms=one["latest_ack_timestamp"],
                             published_with=number,
+                            recovered=False,
                             in_history=True,
                         )
                     )

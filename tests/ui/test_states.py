@@ -49,6 +49,17 @@ def test_a_finding_names_its_cause_its_evidence_and_the_setting(world: Served, o
     expect(page.get_by_role("heading", name="Checkpoint 1284")).to_be_visible()
 
 
+def test_receipts_say_what_each_sink_published_with_a_checkpoint(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    recorded.stands_at = recorded.at
+    page = open_page(f"{address}/jobs/orders")
+    page.get_by_role("link", name="Sinks").click()
+    newest = recorded.receipts(recorded.world("orders"))["receipts"][0]
+    row = page.get_by_role("table", name="Receipts").get_by_role("row").nth(1)
+    for words in (str(newest["checkpoint"]), newest["sink"], newest["hash"], "orders: "):
+        expect(row).to_contain_text(words)
+
+
 def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened) -> None:
     _, address = world("busy")
     page = open_page(f"{address}/")

@@ -56,16 +56,11 @@ function Finding({ jid, one }: { jid: string; one: DiagnosisFinding }) {
     >
       <p>{one.evidence}</p>
       <p class="quiet">{one.advice}</p>
+      <p class="to-change">
+        <span class="quiet">Setting</span> <code>{setting}</code> <Copy text={setting} what="the setting" />
+      </p>
       <Facts
         facts={[
-          {
-            name: "Setting",
-            value: (
-              <>
-                <code>{setting}</code> <Copy text={setting} what="the setting" />
-              </>
-            ),
-          },
           one.tasks.length === 0
             ? null
             : {

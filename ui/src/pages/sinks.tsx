@@ -5,7 +5,7 @@ import { count, duration, time, unwritten } from "../lib/format";
 import { useJob } from "../lib/job";
 import { useQuery } from "../lib/query";
 import { href } from "../lib/route";
-import { Card, Empty, Notice, Tiles } from "../parts/basics";
+import { Card, Empty, Failing, Loading, Notice, Tiles } from "../parts/basics";
 import { GuaranteeBadge } from "../parts/states";
 import { Table, type Column } from "../parts/table";
 
@@ -51,7 +51,7 @@ export function SinksPage({ job }: { job: JobDetails }) {
 /** What was published with each checkpoint, and what is in doubt. */
 function Receipts({ jid, version }: { jid: string; version: number }) {
   const path = `/jobs/${encodeURIComponent(jid)}`;
-  const { data: page } = useQuery<JobReceiptPage>(`${path}/receipts?limit=200`, { version });
+  const { data: page, trouble, reload } = useQuery<JobReceiptPage>(`${path}/receipts?limit=200`, { version });
   const { data: doubt } = useQuery<Transactions>(`${path}/transactions`, { version });
   const open = doubt?.in_doubt ?? [];
   const known = new Set(open.map(keyOf));
@@ -64,11 +64,10 @@ function Receipts({ jid, version }: { jid: string; version: number }) {
         </Notice>
       )}
       <Card title="Receipts" tight>
-        {rows.length === 0 ? (
-          <Empty title="No receipts yet">A sink has one for each checkpoint that published something.</Empty>
-        ) : (
-          <Table label="Receipts" rows={rows} columns={RECEIPTS} rowKey={keyOf} rowHeight={38} />
-        )}
+        {trouble && <Failing trouble={trouble} what="receipts" retry={reload} />}
+        {!page && !trouble && <Loading what="receipts" />}
+        {page && rows.length === 0 && <Empty title="No receipts yet">A sink has one for each checkpoint that published something.</Empty>}
+        {rows.length > 0 && <Table label="Receipts" rows={rows} columns={RECEIPTS} rowKey={keyOf} rowHeight={38} />}
       </Card>
     </>
   );
