@@ -84,7 +84,7 @@ const RECEIPTS: Column<SinkReceipt>[] = [
   { key: "checkpoint", head: "Checkpoint", width: 100, end: true, sort: (one) => one.checkpoint, cell: (one) => one.checkpoint },
   { key: "sink", head: "Sink", width: 120, grow: 1, sort: (one) => one.sink, cell: (one) => one.sink },
   { key: "rows", head: "Rows", width: 90, end: true, sort: (one) => one.rows, cell: (one) => count(one.rows) },
-  { key: "batches", head: "Batches", width: 100, end: true, sort: (one) => one.through, cell: (one) => (one.after + 1 === one.through ? one.through : `${one.after + 1} to ${one.through}`) },
+  { key: "batches", head: "Batches", width: 130, end: true, sort: (one) => one.through, cell: (one) => (one.after + 1 === one.through ? one.through : `${one.after + 1} to ${one.through}`) },
   {
     key: "read",
     head: "Offsets read",
