@@ -27,18 +27,16 @@ from tests.serve.web import Web, web_of
 PATHS = ("/v1/overview", "/v1/jobs", "/v1/jobs/orders", "/v1/openapi.json", "/v1/jobs/orders/stream", "/v1", "/v1/x")
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic {token}", "{token}"])
-def test_nothing_of_the_api_is_answered_without_the_token(
-    path: str, authorization: str | None, web: Web, store: JobStore
-) -> None:
+def test_nothing_of_the_api_is_answered_without_the_token(authorization: str | None, web: Web, store: JobStore) -> None:
     token = (store.read_control() or {})["token"]
     headers = {} if authorization is None else {"Authorization": authorization.format(token=token)}
-    said = web.without(**headers).ask("GET", path)
-    assert said.code == 401
-    assert said.headers["www-authenticate"] == "Bearer"
-    assert said.headers["connection"] == "close"
-    assert said.errors == ["this is not for you: send `Authorization: Bearer TOKEN` with the token of this server"]
+    for path in PATHS:
+        said = web.without(**headers).ask("GET", path)
+        assert said.code == 401, path
+        assert said.headers["www-authenticate"] == "Bearer"
+        assert said.headers["connection"] == "close"
+        assert said.errors == ["this is not for you: send `Authorization: Bearer TOKEN` with the token of this server"]
 
 
 def test_the_token_for_reading_changes_nothing(job: Job, web: Web, store: JobStore) -> None:

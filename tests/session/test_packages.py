@@ -31,7 +31,7 @@ def remote(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     root = tmp_path / "remote"
     root.mkdir()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *given: Served(*given, directory=str(root)))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield root, f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
