@@ -17,7 +17,7 @@ from headgate.connect.jdbc.committable import JdbcCommittable, Stage
 from headgate.connect.jdbc.database import Database, connected
 from headgate.connect.jdbc.jvm import Access, is_worth_another_try, let_go, speaking
 from headgate.connect.jdbc.names import JdbcOwner
-from headgate.errors import BadStorage, InvalidOption
+from headgate.errors import BadStorage, ExternalError, InvalidOption
 from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.tally import wrote
@@ -27,6 +27,8 @@ from headgate.sink.transactions import TransactionSink
 ROW = "hg_row"
 """The column of a waiting table that numbers its rows. A task that is run again gives the same numbers, so that, with
 an index that has each number once, a partition cannot be there twice."""
+FAILED = "FAILED_JDBC"
+"""Spark's condition where the database did not do what it was asked for; Spark calls it an error of analysis."""
 GIVEN_UP = RetryPolicy(first_s=0.2, longest_s=0.2, jitter=1, tries=5)
 """How often a transaction is tried that the database gave up for the sake of another."""
 
@@ -79,8 +81,10 @@ class JdbcSink(TransactionSink[Database, Stage]):
             try:
                 writer.mode("append" if made else "overwrite").save()
             except (AnalysisException, IllegalArgumentException) as error:
-                reason = str(error).partition("\n")[0]
-                raise InvalidOption(f"{who}: Spark cannot write {self.describe()}: {reason}") from error
+                what = f"{who}: Spark cannot write {self.describe()}: {str(error).partition(chr(10))[0]}"
+                if (error.getCondition() or "").startswith(FAILED):
+                    raise ExternalError(f"{what}: see that the database runs") from error
+                raise InvalidOption(what) from error
             # From here on a task that was taken for dead, and still writes, is refused.
             database.change(f"CREATE UNIQUE INDEX {stage}_r ON {stage} ({database.quoted(ROW)})")
             self._take_over(database, stage, " WHERE 1 = 0")  # types that do not fit are found now, not by the commit

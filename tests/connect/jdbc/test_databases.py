@@ -5,10 +5,12 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,7 +22,8 @@ from headgate.errors import BadStorage, ExternalError, HeadgateError, InvalidOpt
 from headgate.sink.api import FailedAttempts, StaleGenerations, TwoPhaseSink, WriteId
 from headgate.testing import compare, context_in, pre_commit, rows_of, write, write_id
 from services.mariadb import MariaDB
-from services.server import HOST, ServiceError, free_port
+from services.postgres import Postgres
+from services.server import HOST, ServiceError, free_port, wait_until
 from tests.connect.jdbc.places import DATABASE, Server, build, make_table, rows_in, stages
 
 OPEN_SECONDS = 30.0  # ten, and the rest for a busy machine
@@ -214,6 +217,43 @@ def test_columns_that_the_table_does_not_have_are_refused(server: Server, spark:
     sink.begin_transaction(write_id(0))
     with refused(InvalidOption, "no column elsewhere: it has .number., .writer."):
         sink.invoke(write_id(0), spark.sql("SELECT 1 AS number, 2 AS elsewhere"))
+
+
+def test_a_database_that_goes_away_while_spark_writes_is_waited_for(
+    postgres: Postgres, spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = opened(postgres, tmp_path)
+    closed = tmp_path / "closed"
+    connections = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{DATABASE}'"
+
+    def held_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        while not closed.exists():
+            time.sleep(0.01)
+
+    def close() -> None:
+        try:  # The sink's own connection, that of Spark's driver, and that of the task that writes.
+            wait_until(lambda: postgres.query(connections) == [("3",)], what="a task that writes")
+            postgres.query(f"ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS false")
+        finally:
+            closed.touch()
+
+    rows = spark.range(0, 5_000, numPartitions=1).selectExpr("id AS number", "repeat('x', 90) AS writer")
+    frame = rows.mapInArrow(held_up, "number long, writer string")  # More than Python's buffer holds back.
+    sink.begin_transaction(write_id(0))
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(close)
+        try:
+            # Spark connects once more when all is written, and calls it an error of analysis if it cannot.
+            with refused(ExternalError, r"FAILED_JDBC\.CONNECTION.* see that the database runs"):
+                sink.invoke(write_id(0), frame)
+        finally:
+            closing.result(60)
+            postgres.query(f"ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS true")
+    write(sink, spark, write_id(0, run=2))
+    sink.commit(pre_commit(sink, 1, write_id(0, run=2)))
+    compare(rows_in(postgres, tmp_path), rows_of(write_id(0, run=2)))
+    sink.abort(StaleGenerations(Generation(2)))
 
 
 def test_what_cannot_work_is_said_in_one_line(server: Server, spark: SparkSession, tmp_path: Path) -> None:
