@@ -8,6 +8,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, TableEnvironment
 
 from bench.programs import flink_state, orders, readings
+from bench.programs.flink_state import settings_of
 from bench.programs.serving import Request, serve
 
 
@@ -42,7 +43,7 @@ def json_files(name: str, columns: str, path: str) -> str:
 
 def etl(request: Request) -> Mapping[str, Any]:
     """Orders to sums of windows, to files."""
-    tables = table_environment(request["conf"])
+    tables = table_environment(settings_of(request))
     tables.execute_sql(numbers("orders", orders.FLINK, request["rows"]))
     tables.execute_sql(json_files("sums", orders.FLINK_OUTPUT, request["out"]))
     tables.execute_sql(f"INSERT INTO sums {orders.FLINK_WINDOWS}").wait()
@@ -51,7 +52,7 @@ def etl(request: Request) -> Mapping[str, Any]:
 
 def kafka(request: Request) -> Mapping[str, Any]:
     """Orders from Kafka to sums of windows, to Kafka, exactly once."""
-    tables = table_environment({**request["conf"], "pipeline.jars": f"file://{request['jar']}"})
+    tables = table_environment({**settings_of(request), "pipeline.jars": f"file://{request['jar']}"})
     servers = f"'connector' = 'kafka', 'properties.bootstrap.servers' = '{request['servers']}'"
     tables.execute_sql(f"""CREATE TABLE orders (`user` STRING, amount DOUBLE, at_ms BIGINT,
             `at` AS TO_TIMESTAMP_LTZ(at_ms, 3), WATERMARK FOR `at` AS `at` - INTERVAL '60' SECOND)
@@ -68,7 +69,7 @@ def kafka(request: Request) -> Mapping[str, Any]:
 def _python(request: Request, name: str, columns: str) -> Mapping[str, Any]:
     from bench.programs import flink_python  # noqa: PLC0415 - jobs of SQL need none of it
 
-    environment = StreamExecutionEnvironment.get_execution_environment(configuration(request["conf"]))
+    environment = StreamExecutionEnvironment.get_execution_environment(configuration(settings_of(request)))
     tables = StreamTableEnvironment.create(environment)
     tables.get_config().set_local_timezone("UTC")
     tables.execute_sql(numbers("readings", readings.FLINK, request["rows"]))

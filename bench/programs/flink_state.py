@@ -42,9 +42,14 @@ class Rest:
         return [float(each["end_to_end_duration"]) for each in done if each["latest_ack_timestamp"] >= since_ms]
 
 
+def settings_of(request: Request) -> Mapping[str, str]:
+    """What the contender sets, and a directory for checkpoints: in memory Flink takes no state of more than 5 MB."""
+    return {**request["conf"], "execution.checkpointing.dir": f"file://{request['where']}/checkpoints"}
+
+
 def _tables(request: Request, rest: Rest) -> StreamTableEnvironment:
     conf = Configuration()
-    for name, value in {**request["conf"], **rest.settings}.items():
+    for name, value in {**settings_of(request), **rest.settings}.items():
         conf.set_string(name, str(value))
     return StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(conf))
 
