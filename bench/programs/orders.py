@@ -17,12 +17,12 @@ SPARK = (
     "cast((n * 31) % 12800 as double) / 128 as amount",
     f"timestamp_millis(n * {STEP_MS}) as at",
 )
-FLINK = f"""
-    usr AS CONCAT('user-', CAST({USERS} + MOD(n * 7919, {USERS}) AS STRING)),
-    amount AS CAST(MOD(n * 31, 12800) AS DOUBLE) / 128,
-    `at` AS TO_TIMESTAMP_LTZ(n * {STEP_MS}, 3),
-    WATERMARK FOR `at` AS `at` - INTERVAL '10' SECOND
-"""
+FLINK_COLUMNS = {
+    "usr": f"CONCAT('user-', CAST({USERS} + MOD(f0 * 7919, {USERS}) AS STRING))",
+    "amount": "CAST(MOD(f0 * 31, 12800) AS DOUBLE) / 128",
+    "at": f"TO_TIMESTAMP_LTZ(f0 * {STEP_MS}, 3)",
+}
+FLINK_WATERMARK = "`at` - INTERVAL '10' SECOND"
 FLINK_OUTPUT = "`user` STRING, `start` TIMESTAMP(3), orders BIGINT, total DOUBLE"
 FLINK_WINDOWS = """
     SELECT usr AS `user`, window_start AS `start`, COUNT(*) AS orders, SUM(amount) AS total
