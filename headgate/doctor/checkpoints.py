@@ -161,7 +161,7 @@ def sync(facts: JobFacts) -> Iterator[Cause]:
     else:
         setting, value = "Checkpointing.working_directory", ""
         advice = "that is slow for so few: let queries keep their files on a local disk"
-    yield _snapshot("slow sync part", "slow-sync", task, evidence, advice, setting, value, slow)
+    yield _slow("slow sync part", "slow-sync", (task,), evidence, advice, setting, value, slow)
 
 
 def async_(facts: JobFacts) -> Iterator[Cause]:
@@ -187,7 +187,7 @@ def async_(facts: JobFacts) -> Iterator[Cause]:
     else:
         setting, value = "Checkpointing.interval", _longer(facts, 2 * typical)
         advice = "the disk of the storage is slow or shared: give it a disk of its own, or checkpoint less often"
-    yield _snapshot("slow async part", "slow-async", task, evidence, advice, setting, value, slow)
+    yield _slow("slow async part", "slow-async", (task,), evidence, advice, setting, value, slow)
 
 
 def _slowest(facts: JobFacts, part: str) -> tuple[str, float, list[Line]] | None:
@@ -202,8 +202,15 @@ def _slowest(facts: JobFacts, part: str) -> tuple[str, float, list[Line]] | None
     return (task, typical[task], slow) if typical[task] >= slow_ms(facts) else None
 
 
-def _snapshot(
-    name: str, rule: str, task: str, evidence: str, advice: str, setting: str, value: str, slow: Sequence[Line]
+def _slow(
+    name: str,
+    rule: str,
+    tasks: tuple[str, ...],
+    evidence: str,
+    advice: str,
+    setting: str,
+    value: str,
+    slow: Sequence[Line],
 ) -> Cause:
     return Cause(
         name,
@@ -213,7 +220,7 @@ def _snapshot(
         rule=rule,
         setting=setting,
         value=value,
-        tasks=(task,),
+        tasks=tasks,
         checkpoints=ids(slow),
     )
 
@@ -232,9 +239,8 @@ def pre_commit(facts: JobFacts) -> Iterator[Cause]:
     evidence = f"sink {sink} takes {duration(typical)} (median of {len(facts.recent)} checkpoints)"
     advice = f"see what {sink} waits for, with `headgate status`; or checkpoint less often"
     value = _longer(facts, 2 * typical)
-    yield _whole(
-        "slow pre-commit", "slow-pre-commit", facts, evidence, advice, "Checkpointing.interval", value, slow, sink
-    )
+    tasks = _owner(facts, sink)
+    yield _slow("slow pre-commit", "slow-pre-commit", tasks, evidence, advice, "Checkpointing.interval", value, slow)
 
 
 def publish(facts: JobFacts) -> Iterator[Cause]:
@@ -246,7 +252,7 @@ def publish(facts: JobFacts) -> Iterator[Cause]:
     where = facts.checkpointing.get("storage") or "the storage"
     evidence = f"{where} takes {duration(typical)} for the record of a checkpoint (median of {len(facts.recent)})"
     advice = "a record is a few kilobytes, made durable: bring the storage nearer, or give it a disk of its own"
-    yield _whole("slow publication", "slow-publish", facts, evidence, advice, "Checkpointing.storage", "", slow)
+    yield _slow("slow publication", "slow-publish", (), evidence, advice, "Checkpointing.storage", "", slow)
 
 
 def commit(facts: JobFacts) -> Iterator[Cause]:
@@ -264,7 +270,8 @@ def commit(facts: JobFacts) -> Iterator[Cause]:
     advice = "the other system answers slowly" + (" or refuses at first" if retries else "")
     advice += ": see what it waits for (locks, load, its log), or checkpoint less often"
     value = _longer(facts, 2 * typical)
-    yield _whole("slow commit", "slow-commit", facts, evidence, advice, "Checkpointing.interval", value, slow, sink)
+    tasks = _owner(facts, sink)
+    yield _slow("slow commit", "slow-commit", tasks, evidence, advice, "Checkpointing.interval", value, slow)
 
 
 def _longest(pre_commits: Mapping[str, Line]) -> str:
@@ -291,29 +298,9 @@ def _slow_sink(facts: JobFacts) -> str | None:
     return max(means, key=lambda name: means[name]) if means else None
 
 
-def _whole(
-    name: str,
-    rule: str,
-    facts: JobFacts,
-    evidence: str,
-    advice: str,
-    setting: str,
-    value: str,
-    slow: Sequence[Line],
-    sink: str | None = None,
-) -> Cause:
-    owner = [task for task, plan in facts.planned.items() if sink in [each["uid"] for each in plan["sinks"]]]
-    return Cause(
-        name,
-        Severity.WARNING,
-        evidence,
-        advice,
-        rule=rule,
-        setting=setting,
-        value=value,
-        tasks=tuple(owner),
-        checkpoints=ids(slow),
-    )
+def _owner(facts: JobFacts, sink: str | None) -> tuple[str, ...]:
+    """The task that a sink belongs to."""
+    return tuple(task for task, plan in facts.planned.items() if sink in [each["uid"] for each in plan["sinks"]])
 
 
 def _longer(facts: JobFacts, least_ms: float) -> str:

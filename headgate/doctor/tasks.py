@@ -18,7 +18,7 @@ from headgate.view.busy import HIGH
 from headgate.view.text import duration, size
 
 PARTITIONS_PER_CORE = 4
-"""Up to so many state partitions for a core nothing is said: some more than cores even out uneven ones."""
+"""At most this many state partitions a core are fine: a few more than there are cores even out uneven ones."""
 PARTITIONS_FEW = 16
 ROWS_PER_PARTITION = 100
 """With fewer rows in a batch, what a partition costs for being one (opening, committing: some milliseconds) is most."""
@@ -31,7 +31,7 @@ SKEW_BYTES = 8 << 20
 SOURCE_SKEW_MAX = 3.0
 SOURCE_PARTITIONS_MIN = 4
 GROWTH_POINTS = 30
-"""Over so many checkpoints at least growth is looked at: state without bound fills up in the beginning, too."""
+"""Growth is judged over at least this many checkpoints: bounded state, too, fills up in the beginning."""
 GROWTH_ROWS, GROWTH_ROWS_MANY = 100_000, 1_000_000
 """Less state is no trouble, whatever becomes of it. From the second on it is more than good to know."""
 GROWTH_KEPT = 0.7
@@ -39,7 +39,7 @@ GROWTH_KEPT = 0.7
 of late adds this share at least of what one added in the beginning."""
 GROWTH_A_ROW = 0.01
 STANDS_MIN = 3
-"""The latest event must have moved on so often while the watermark stood."""
+"""The latest event must have moved on at least this often while the watermark stood still."""
 YEAR_MS = 365 * 86_400_000
 """Spark keeps a watermark at 1970 until an event is later than its delay: of made-up times near it nothing is said."""
 GC_SHARE = 0.2

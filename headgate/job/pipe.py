@@ -314,7 +314,7 @@ def loads(raws: Sequence[bytes]) -> list[tuple[Internal, ...]]:
     """Values as they were kept.
 
     Spark sends with each one the schema of its columns, and parsing that is most of the work: here it is not read, for
-    whoever asked knows the schema. All values of a state begin alike, so many are read as one list.
+    whoever asked knows the schema. All values of a state begin with the same bytes, so they are read as one list.
     """
     if len(raws) > 1 and (together := _together(raws)) is not None:
         return together

@@ -147,6 +147,7 @@ def test_metrics_come_again_and_again_while_the_job_runs() -> None:
         )
         made.open(lambda *_: None)
         receiver.wait_for(lambda: len(receiver.paths) >= 3)
+        assert receiver.paths.count("/v1/metrics") >= 3, "before the end, which sends once more"
         made.close()
 
 

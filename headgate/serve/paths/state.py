@@ -3,10 +3,10 @@
 One rule: which operators there are the storage says; rows are read by the session of the job, if it runs.
 """
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from starlette.responses import JSONResponse
 
 from headgate.browse.reader import LIMIT, LIMIT_MAX, TIMEOUT_S, StateQuestion, StateReader, question
@@ -22,6 +22,21 @@ Rows = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 Seconds = Annotated[float, Query(gt=0, le=600)]
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """What both questions about rows take."""
+
+    checkpoint: Checkpoint = None
+    operator: str | None = None
+    state: str | None = None
+    key: Keys = None
+    limit: Rows = LIMIT
+    timeout_s: Seconds = TIMEOUT_S
+
+
+Given = Annotated[Parameters, Depends()]
+
+
 def add(app: FastAPI, catalog: JobCatalog) -> None:
     """Add the paths. Handlers are threads of their own: Spark takes its time."""
 
@@ -31,17 +46,9 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         return {"checkpoint": number, "operators": [each.told() for each in found]}
 
     @app.get("/v1/jobs/{jid}/state/rows", response_model=models.StateRows)
-    def rows(
-        jid: str,
-        checkpoint: Checkpoint = None,
-        operator: str | None = None,
-        state: str | None = None,
-        key: Keys = None,
-        limit: Rows = LIMIT,
-        timeout_s: Seconds = TIMEOUT_S,
-    ) -> Any:
+    def rows(jid: str, given: Given) -> Any:
         job = known(catalog, jid)
-        number, asked = _question(job, checkpoint, operator, state, key, limit, timeout_s)
+        number, asked = _question(job, given)
         reader = _reader(job)
         if reader is None:
             return _elsewhere(job, "rows", {"checkpoint": number}, asked)
@@ -50,18 +57,9 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         return {**about, "rows": found, "more": more}
 
     @app.get("/v1/jobs/{jid}/state/difference", response_model=models.StateDifference)
-    def difference(
-        jid: str,
-        before: Annotated[int, Query(ge=0)],
-        checkpoint: Checkpoint = None,
-        operator: str | None = None,
-        state: str | None = None,
-        key: Keys = None,
-        limit: Rows = LIMIT,
-        timeout_s: Seconds = TIMEOUT_S,
-    ) -> Any:
+    def difference(jid: str, before: Annotated[int, Query(ge=0)], given: Given) -> Any:
         job = known(catalog, jid)
-        number, asked = _question(job, checkpoint, operator, state, key, limit, timeout_s)
+        number, asked = _question(job, given)
         reader = _reader(job)
         if reader is None:
             return _elsewhere(job, "difference", {"checkpoint": number, "before": before}, asked)
@@ -74,20 +72,17 @@ def _operators(job: ServedJob, checkpoint: int | None) -> Any:
     return _read(lambda: job.reading.state_operators(checkpoint), code=404)
 
 
-def _question(
-    job: ServedJob,
-    checkpoint: int | None,
-    operator: str | None,
-    state: str | None,
-    keys: Sequence[str] | None,
-    limit: int,
-    timeout_s: float,
-) -> tuple[int, StateQuestion]:
-    number, there = _operators(job, checkpoint)
-    where = f"checkpoint {number}"
+def _question(job: ServedJob, given: Parameters) -> tuple[int, StateQuestion]:
+    number, there = _operators(job, given.checkpoint)
     return number, _read(
         lambda: question(
-            there, operator=operator, state=state, keys=keys or (), limit=limit, timeout_s=timeout_s, where=where
+            there,
+            operator=given.operator,
+            state=given.state,
+            keys=given.key or (),
+            limit=given.limit,
+            timeout_s=given.timeout_s,
+            where=f"checkpoint {number}",
         )
     )
 
