@@ -113,6 +113,7 @@ def test_an_input_that_is_late_is_named_as_what_alignment_waits_for(store: JobSt
     assert cause.evidence.startswith("task both holds its input from left for 7.0 s (median of 6 checkpoints) until")
     assert cause.tasks == ("both", "right")
     assert cause.setting == "Checkpointing.aligned_checkpoint_timeout"
+    assert len(cause.checkpoints) == 5, "the newest of those that were slow"
     assert rules(job.look()) == {"slow-alignment"}
 
 
@@ -171,7 +172,7 @@ def test_a_slow_part_of_a_snapshot_is_named(
         job.go(snapshot={"b": {**facts, part: 10_000}})
     cause = job.found(rule)
     assert told in cause.evidence
-    assert (cause.setting, cause.tasks) == (setting, ("b",))
+    assert (cause.setting, cause.tasks, cause.checkpoints) == (setting, ("b",), (2, 3, 4, 5, 6))
     assert rules(job.look()) == {rule}
 
 
@@ -285,6 +286,14 @@ def test_a_partition_with_most_of_the_state_is_named(store: JobStore) -> None:
     )
 
 
+def test_of_many_partitions_one_of_three_times_the_mean_is_enough(store: JobStore) -> None:
+    job = Sick(store)
+    healthy(job, 6)
+    for largest, found in ((40, {"skewed-partitions"}), (24, set())):
+        facts = replace(job.facts(), partitions={"b": state(largest << 20, *[8 << 20] * 15)})
+        assert rules(diagnose(facts)) == found
+
+
 @pytest.mark.parametrize("sizes", [(4 << 20, 0, 0, 0), (90 << 20, 40 << 20, 50 << 20, 30 << 20), (90 << 20,)])
 def test_partitions_that_are_small_or_nearly_alike_are_well(store: JobStore, sizes: tuple[int, ...]) -> None:
     job = Sick(store)
@@ -312,11 +321,12 @@ def test_state_that_every_row_makes_larger_is_named(store: JobStore) -> None:
     ("kept", "more"),
     [
         (lambda number: 10_000 // (1 + number), {}),
+        (lambda number: 9_000 if number < 20 else 4_000, {}),
         (lambda number: 9_000 if number % 10 else -50_000 * (number > 0), {}),
         (lambda _: 50, {}),
         (lambda _: 9_000, {"event_ms": EVENT_MS, "watermark_ms": EVENT_MS - 60_000}),
     ],
-    ids=["keys come again", "rows expire", "few stay", "there is a watermark"],
+    ids=["keys come again", "more and more keys come again", "rows expire", "few stay", "there is a watermark"],
 )
 def test_state_that_fills_up_or_is_cleared_is_well(
     store: JobStore, kept: Callable[[int], int], more: dict[str, int]

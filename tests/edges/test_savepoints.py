@@ -13,6 +13,7 @@ from headgate.core.events import RecordTaken, SavepointCopied, SavepointDeleted
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
 from headgate.core.records import CompletedCheckpoint, Ending, EpochRecord, Kind, Transaction
 from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.receipts.receipt import SECTION, bare
 from headgate.run import preflight, savepoints
 from headgate.run.savepoints import ImportedSavepoint
 from headgate.run.start import Options
@@ -36,6 +37,7 @@ def heard(tmp_path: Path) -> Heard:
         put(made.root / name)
     segment(made.root, 3, ONE)
     record = completed(NUMBER, files={UP: FILES}, in_flight={ONE: (2, 3)}, kind=Kind.SAVEPOINT)
+    made.storage.receipts.know({SECTION: [bare(OWED, UP).data()]}, "what was pre-committed")
     made.storage.create_record(CreateRecord(US, replace(record, transactions=(OWED,), stop=True)))
     made.told.clear()
     return made
@@ -63,6 +65,7 @@ def test_a_copy_stands_on_its_own_and_owes_nothing(heard: Heard) -> None:
     shutil.rmtree(heard.root / "tasks")
     shutil.rmtree(heard.root / "channels")
     record, found = savepoints.read(heard.root / "savepoints/5")
+    assert len(extra.pop(SECTION)) == 1, "receipts, which say where sinks are, are for the job alone"
     assert found == extra
     assert isinstance(original, CompletedCheckpoint)
     assert record == replace(original, transactions=(), stop=False)

@@ -1,6 +1,7 @@
 """What a job is asked over HTTP: accepted at once, and what became of it for whoever comes back."""
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,15 @@ def test_only_so_many_are_remembered(job: Job, monkeypatch: pytest.MonkeyPatch) 
     names = [taken.begin("hold", checkpoint=number) for number in range(4)]
     assert [each.name for each in taken.all()] == names[:1:-1]
     assert all(each.reply is not None for each in taken.all())
+
+
+def test_giving_commits_up_is_noted_with_its_reason_and_nothing_else_is(job: Job) -> None:
+    noted: list[tuple[str, Mapping[str, Any]]] = []
+    taken = requests.Requests(job.submit, lambda kind, fields: noted.append((kind, fields)))
+    taken.begin("checkpoint")
+    taken.begin("cancel", abandon=["out"], reason="its server is gone")
+    fields = {"decision": "abandon-commits", "sinks": ["out"], "reason": "its server is gone", "command": "cancel"}
+    assert noted == [("decision", fields)]
 
 
 def test_after_the_end_nothing_is_begun(job: Job) -> None:
