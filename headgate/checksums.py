@@ -19,7 +19,7 @@ READERS = 4
 CHECKSUM = "crc32"
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 class FileFacts(NamedTuple):
@@ -71,7 +71,7 @@ def damage(path: Path, size: int, checksum: int | None) -> str:
     return ""
 
 
-def in_parallel(work: Callable[[Item], Result], items: Sequence[Item], threads: int = READERS) -> Iterator[Result]:
+def in_parallel(work: Callable[[Item], Returned], items: Sequence[Item], threads: int = READERS) -> Iterator[Returned]:
     """Do something for each item, a few at a time; the results in the order of the items."""
     if len(items) <= 1 or threads == 1:
         yield from map(work, items)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from headgate.core.backoff import delay
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RetryPolicy:
         """The same, for this long."""
         return replace(self, seconds=seconds)
 
-    def call(self, work: Callable[[], Result], transient: Callable[[Exception], bool]) -> Result:
+    def call(self, work: Callable[[], Returned], transient: Callable[[Exception], bool]) -> Returned:
         """The outcome of the first try that succeeds; else the error that is not transient, or the last one."""
         retry = Retry(self)
         while True:

@@ -14,7 +14,7 @@ from headgate.values import Duration, count, duration_ms
 
 __all__ = ["StateBackend", "hashmap", "rocksdb"]
 
-Profile = Literal["spinning_disk", "flash_ssd", "low_memory"]
+PredefinedOptions = Literal["spinning_disk", "flash_ssd", "low_memory"]
 Compression = Literal["lz4", "lz4hc", "snappy", "zstd", "none"]
 
 _STORE = "spark.sql.streaming.stateStore"
@@ -133,7 +133,7 @@ def hashmap(
 def rocksdb(
     *,
     incremental: bool = True,
-    profile: Profile | None = None,
+    profile: PredefinedOptions | None = None,
     block_size_kb: int | None = None,
     block_cache_mb: int | None = None,
     write_buffer_mb: int | None = None,

@@ -20,7 +20,7 @@ from typing import Any
 from headgate.channel import accepting
 from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, TaskId
 
-Reader = tuple[Generation, TaskId]
+GateReader = tuple[Generation, TaskId]
 TEMP_MAX = 70
 """Bytes of the temporary directory: with what is added, the path of the socket stays below the 104 of macOS."""
 
@@ -32,8 +32,8 @@ class Gates:
         """Listen on a socket in a directory of its own. ``warn`` hears why nobody can be answered for a while."""
         self._warn = warn
         self._through: dict[tuple[Generation, ChannelId], Batch] = {}
-        self._revision: dict[Reader, int] = {}
-        self._released: set[Reader] = set()
+        self._revision: dict[GateReader, int] = {}
+        self._released: set[GateReader] = set()
         self._moved = threading.Condition()
         # The kernel bounds the path of a socket, so a long TMPDIR is not used for it.
         short = len(os.fsencode(tempfile.gettempdir())) <= TEMP_MAX

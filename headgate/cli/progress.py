@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-Watch = Callable[[Mapping[str, Any]], None]
+OnProgress = Callable[[Mapping[str, Any]], None]
 
 NAMED_MAX = 3
 """Tasks that are named at most."""
@@ -19,7 +19,7 @@ OF_SAVEPOINTS = ("savepoint", "stop")
 
 
 @contextmanager
-def waiting(command: str, *, console: Console | None = None) -> Iterator[Watch | None]:
+def waiting(command: str, *, console: Console | None = None) -> Iterator[OnProgress | None]:
     """Something to be shown the status of the job again and again. None if there is no terminal."""
     screen = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
     if not screen.is_terminal:

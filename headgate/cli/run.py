@@ -7,7 +7,6 @@ Ctrl-C or SIGTERM ends the process, once Spark is stopped, and the second ends i
 import json
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from headgate.cli.app import FileArgument, StorageOption, VerboseOption, load, s
 from headgate.cli.detach import Announcement, again, run_detached
 from headgate.cli.log import LogFormat, log_event, run_log
 from headgate.errors import ExternalError, InvalidOption, UserError
+from headgate.job.api import OnEvent
 from headgate.run.decisions import checked_reason
 from headgate.run.telling import PROGRESS as PROGRESSING
 from headgate.view import text
@@ -32,8 +32,6 @@ SPARK_PROGRESS = "spark.ui.showConsoleProgress"
 """Spark draws a line of its own over ours, unless somebody wants it."""
 DEPOSED = 3
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 def register(app: typer.Typer) -> None:

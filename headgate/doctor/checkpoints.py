@@ -11,9 +11,10 @@ from statistics import median
 
 from headgate.core.coordinator import GivenUp
 from headgate.doctor.cause import Cause
-from headgate.doctor.facts import SEEN_MIN, JobFacts, Line, Unknown, ids
+from headgate.doctor.facts import SEEN_MIN, JobFacts, Unknown, ids
 from headgate.doctor.finding import Severity
 from headgate.view.busy import HIGH
+from headgate.view.history import LineView
 from headgate.view.text import duration, size
 
 SLOW_SHARE = 0.5
@@ -94,32 +95,32 @@ def alignment(facts: JobFacts) -> Iterator[Cause]:
         )
 
 
-def _delay(checkpoint: Line, task: str) -> float:
+def _delay(checkpoint: LineView, task: str) -> float:
     return float(checkpoint["tasks"].get(task, {}).get("start_delay_ms") or 0)
 
 
-def _latest(checkpoint: Line) -> float:
+def _latest(checkpoint: LineView) -> float:
     return max((_delay(checkpoint, task) for task in checkpoint["tasks"]), default=0.0)
 
 
-def _apart(checkpoint: Line, tasks: Sequence[str]) -> float:
+def _apart(checkpoint: LineView, tasks: Sequence[str]) -> float:
     """How far apart the barriers of some tasks were."""
     delays = [_delay(checkpoint, task) for task in tasks if task in checkpoint["tasks"]]
     return max(delays, default=0.0) - min(delays, default=0.0)
 
 
-def _own(facts: JobFacts, checkpoint: Line, task: str) -> float:
+def _own(facts: JobFacts, checkpoint: LineView, task: str) -> float:
     """What the barrier took in a task alone, once it had come on every input."""
     before = [_delay(checkpoint, each) for each in facts.upstream.get(task, ())]
     return _delay(checkpoint, task) - max(before, default=0.0)
 
 
-def _holder(facts: JobFacts, checkpoint: Line) -> str:
+def _holder(facts: JobFacts, checkpoint: LineView) -> str:
     tasks: list[str] = list(checkpoint["tasks"])
     return max(tasks, key=lambda task: _own(facts, checkpoint, task))
 
 
-def _last(checkpoint: Line, tasks: Sequence[str]) -> str:
+def _last(checkpoint: LineView, tasks: Sequence[str]) -> str:
     return max(tasks, key=lambda task: _delay(checkpoint, task))
 
 
@@ -190,7 +191,7 @@ def async_(facts: JobFacts) -> Iterator[Cause]:
     yield _slow("slow async part", "slow-async", (task,), evidence, advice, setting, value, slow)
 
 
-def _slowest(facts: JobFacts, part: str) -> tuple[str, float, list[Line]] | None:
+def _slowest(facts: JobFacts, part: str) -> tuple[str, float, list[LineView]] | None:
     """The task whose part of a snapshot is slow, how long it typically takes, and the checkpoints that show it."""
     typical = {
         task: median(float(each["tasks"].get(task, {}).get(part) or 0) for each in facts.recent) for task in facts.tasks
@@ -210,7 +211,7 @@ def _slow(
     advice: str,
     setting: str,
     value: str,
-    slow: Sequence[Line],
+    slow: Sequence[LineView],
 ) -> Cause:
     return Cause(
         name,
@@ -274,11 +275,11 @@ def commit(facts: JobFacts) -> Iterator[Cause]:
     yield _slow("slow commit", "slow-commit", tasks, evidence, advice, "Checkpointing.interval", value, slow)
 
 
-def _longest(pre_commits: Mapping[str, Line]) -> str:
+def _longest(pre_commits: Mapping[str, LineView]) -> str:
     return max(pre_commits, key=lambda sink: float(pre_commits[sink]["ms"]))
 
 
-def _typical(facts: JobFacts, part: str) -> tuple[float, list[Line]] | None:
+def _typical(facts: JobFacts, part: str) -> tuple[float, list[LineView]] | None:
     known = [each for each in facts.recent if each[part] is not None]
     if len(known) < SEEN_MIN:
         raise Unknown
@@ -318,7 +319,7 @@ def failing(facts: JobFacts) -> Iterator[Cause]:
     over = [each for each in facts.checkpoints if each["state"] in ("completed", "failed")]
     if not over:
         raise Unknown
-    told: list[Line] = []
+    told: list[LineView] = []
     for each in reversed(over):
         if each["state"] == "completed":
             break

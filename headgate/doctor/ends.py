@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from headgate.doctor import directory
 from headgate.doctor.cause import Cause
-from headgate.doctor.facts import JobFacts, Line, Unknown, ids
+from headgate.doctor.facts import JobFacts, Unknown, ids
 from headgate.doctor.finding import Severity
+from headgate.view.history import LineView
 from headgate.view.text import duration, size
 
 FAILURES_MIN = 3
@@ -34,7 +35,7 @@ SETTINGS = {
 
 def restart_loop(facts: JobFacts) -> Iterator[Cause]:
     """A task fails on the same batch again and again."""
-    loops: dict[str, list[Line]] = {}
+    loops: dict[str, list[LineView]] = {}
     for line in facts.failures:
         if "batch" in line:  # Earlier releases did not say.
             before = loops.get(line["task"], [])
@@ -104,8 +105,8 @@ class _Open(NamedTuple):
     """For how long a transaction was open: from the trigger of a checkpoint until the next was committed, or still."""
 
     ms: int
-    before: Line
-    after: Line | None
+    before: LineView
+    after: LineView | None
 
 
 def _for_ms(span: _Open) -> int:
@@ -122,7 +123,7 @@ def _has_rows(facts: JobFacts, task: str, span: _Open) -> bool:
     return had is None or has is None or has > had
 
 
-def _rows(figures: Line | None) -> int | None:
+def _rows(figures: LineView | None) -> int | None:
     return None if figures is None else figures.get("rows_in")
 
 
@@ -160,7 +161,7 @@ def clocks(facts: JobFacts) -> Iterator[Cause]:
     """
     if not facts.generations:
         raise Unknown
-    worst: tuple[int, Line, Line] | None = None
+    worst: tuple[int, LineView, LineView] | None = None
     for checkpoint in facts.checkpoints:
         if checkpoint["state"] != "completed" or checkpoint["triggered_ms"] is None:
             continue

@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Any
 
 from headgate.doctor.directory import Directory
-
-Line = Mapping[str, Any]
+from headgate.view.history import LineView
 
 SEEN_MIN = 5
 """So many checkpoints are looked at before anything is said of how long their parts take. The first ones of a process
@@ -37,7 +35,7 @@ class Point:
 
     checkpoint: int
     at_ms: int
-    figures: Line
+    figures: LineView
 
 
 @dataclass(frozen=True)
@@ -46,19 +44,19 @@ class JobFacts:
 
     job: str
     now_ms: int
-    view: Line
+    view: LineView
     """Its status."""
-    described: Line
+    described: LineView
     """Its plan and its settings. Empty if nobody has written them down."""
-    checkpoints: Sequence[Line] = ()
+    checkpoints: Sequence[LineView] = ()
     """The newest, in the order of ids."""
-    generations: Sequence[Line] = ()
+    generations: Sequence[LineView] = ()
     """The newest lines that tell who began to lead, the oldest first."""
-    failures: Sequence[Line] = ()
+    failures: Sequence[LineView] = ()
     """The newest lines that tell of tasks that failed, the oldest first."""
     places: tuple[Directory, ...] = ()
     """The directories of the job that are on this machine."""
-    partitions: Mapping[str, Sequence[Line]] = field(default_factory=dict)
+    partitions: Mapping[str, Sequence[LineView]] = field(default_factory=dict)
     """For each task, the state partitions of ``partitions_of``: operator, partition, bytes."""
     partitions_of: int | None = None
     """A checkpoint."""
@@ -66,12 +64,12 @@ class JobFacts:
     # -- settings and plan -------------------------------------------------------------------------------------------
 
     @property
-    def checkpointing(self) -> Line:
+    def checkpointing(self) -> LineView:
         """The settings of checkpoints."""
         return self.described.get("checkpointing") or {}
 
     @property
-    def configuration(self) -> Line:
+    def configuration(self) -> LineView:
         """All other settings."""
         return self.described.get("configuration") or {}
 
@@ -86,7 +84,7 @@ class JobFacts:
         return self.configuration.get("cores")
 
     @cached_property
-    def planned(self) -> dict[str, Line]:
+    def planned(self) -> dict[str, LineView]:
         """The tasks of the plan, in the order of the data."""
         return {task["id"]: task for task in (self.described.get("plan") or {}).get("tasks", ())}
 
@@ -105,7 +103,7 @@ class JobFacts:
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def completed(self) -> list[Line]:
+    def completed(self) -> list[LineView]:
         """Those that completed in the latest execution, the oldest first, with their parts.
 
         Earlier ones had perhaps other settings, and counted from elsewhere.
@@ -118,7 +116,7 @@ class JobFacts:
         ]
 
     @cached_property
-    def recent(self) -> list[Line]:
+    def recent(self) -> list[LineView]:
         """The last of them, without savepoints, which are copied besides. ``Unknown`` if there are too few."""
         found = [each for each in self.completed if each["kind"] == "checkpoint"][-RECENT:]
         if len(found) < SEEN_MIN:
@@ -150,6 +148,6 @@ class JobFacts:
         return median(found) if len(found) >= SEEN_MIN else None
 
 
-def ids(checkpoints: Iterable[Line], most: int = 5) -> tuple[int, ...]:
+def ids(checkpoints: Iterable[LineView], most: int = 5) -> tuple[int, ...]:
     """The newest few, as evidence."""
     return tuple(each["id"] for each in list(checkpoints)[-most:])

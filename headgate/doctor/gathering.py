@@ -13,12 +13,12 @@ from headgate.doctor.facts import (
     FAILURES_MS,
     GENERATIONS_MAX,
     JobFacts,
-    Line,
 )
 from headgate.run.past import JobPast
+from headgate.view.history import LineView
 
 
-def gather(past: JobPast, view: Line, described: Line | None, local_root: Path | None, now_ms: int) -> JobFacts:
+def gather(past: JobPast, view: LineView, described: LineView | None, local_root: Path | None, now_ms: int) -> JobFacts:
     """What is recorded of a job, and how much room its directories have."""
     checkpoints = past.checkpoints(CHECKPOINTS_MAX)
     began = past.history.events(GENERATIONS_MAX, types=("generation",))

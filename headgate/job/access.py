@@ -20,7 +20,7 @@ from headgate.job import pipe
 from headgate.job.arrow import Internal
 from headgate.job.pipe import Pipe
 
-Pairs = list[tuple[Internal, Internal]]
+StatePairs = list[tuple[Internal, Internal]]
 
 
 class Variable(NamedTuple):
@@ -57,10 +57,10 @@ class StateAccess(Protocol):
     def append(self, of: Variable, which: Sequence[int], lists: Sequence[Sequence[Internal]]) -> None:
         """Add to the list of each of these keys; no addition is empty."""
 
-    def maps(self, of: Variable) -> list[Pairs]:
+    def maps(self, of: Variable) -> list[StatePairs]:
         """The map of each key."""
 
-    def update_maps(self, of: Variable, which: Sequence[int], pairs: Sequence[Pairs]) -> None:
+    def update_maps(self, of: Variable, which: Sequence[int], pairs: Sequence[StatePairs]) -> None:
         """Keep values in the map of each of these keys."""
 
     def remove(self, of: Variable, which: Sequence[int], keys: Sequence[Sequence[Internal]]) -> None:
@@ -114,7 +114,7 @@ class Piped:
     def append(self, of: Variable, which: Sequence[int], lists: Sequence[Sequence[Internal]]) -> None:
         self._tell(which, (pipe.list_append(of.name, [pipe.dumps((value,)) for value in each]) for each in lists))
 
-    def maps(self, of: Variable) -> list[Pairs]:
+    def maps(self, of: Variable) -> list[StatePairs]:
         found = self._parts(
             lambda name: pipe.map_get(of.name, name), messages.StateResponseWithMapIterator, "kvPair", self._keys
         )
@@ -122,8 +122,8 @@ class Piped:
         values = iter(pipe.loads([pair.value for each in found for pair in each]))
         return [[(next(keys)[0], next(values)[0]) for _ in each] for each in found]
 
-    def update_maps(self, of: Variable, which: Sequence[int], pairs: Sequence[Pairs]) -> None:
-        def calls(each: Pairs) -> list[bytes]:
+    def update_maps(self, of: Variable, which: Sequence[int], pairs: Sequence[StatePairs]) -> None:
+        def calls(each: StatePairs) -> list[bytes]:
             return [pipe.map_update(of.name, pipe.dumps((key,)), pipe.dumps((value,))) for key, value in each]
 
         self._tell_each(which, map(calls, pairs))
@@ -197,12 +197,12 @@ class OneKey:
         for each in lists:
             of.spark.appendList([(of.of.fromInternal(value),) for value in each])
 
-    def maps(self, of: Variable) -> list[Pairs]:
+    def maps(self, of: Variable) -> list[StatePairs]:
         assert of.key_of is not None
         to_key, to_value = of.key_of.toInternal, of.of.toInternal
         return [[(to_key(key[0]), to_value(value[0])) for key, value in of.spark.iterator()]]
 
-    def update_maps(self, of: Variable, which: Sequence[int], pairs: Sequence[Pairs]) -> None:
+    def update_maps(self, of: Variable, which: Sequence[int], pairs: Sequence[StatePairs]) -> None:
         assert of.key_of is not None
         for each in pairs:
             for key, value in each:

@@ -60,7 +60,7 @@ _SAME_BACK: tuple[type[DataType], ...] = (*_BITS, DoubleType, StringType, Boolea
 _ASK = object()
 """Stands for a value that only Spark knows."""
 
-Row = tuple[Any, ...]
+CellRow = tuple[Any, ...]
 
 
 class Cursor:
@@ -111,7 +111,7 @@ class Cursor:
             self.pipe.tell([self.keys[self.place]])
             self._server_at = self.place
 
-    def values(self, name: str) -> list[Row | None]:
+    def values(self, name: str) -> list[CellRow | None]:
         """A value state of all keys of this piece."""
         self.flush()
         get = pipe.get(name)
@@ -167,7 +167,7 @@ class _Value:
         self._converted = of.fromInternal if of.needConversion() else None
         self._clear = pipe.clear("value", name)
         self._piece = -1
-        self._read: list[Row | None] | None = None
+        self._read: list[CellRow | None] | None = None
         self._written: dict[int, Any] = {}
 
     def exists(self) -> bool:
@@ -176,7 +176,7 @@ class _Value:
             return self._before() is not None
         return written is not None
 
-    def get(self) -> Row | None:
+    def get(self) -> CellRow | None:
         written = self._of_this_piece().get(self._cursor.place, self)
         if written is self:
             row = self._before()
@@ -186,7 +186,7 @@ class _Value:
             return self._spark.get()
         return written  # type: ignore[no-any-return]
 
-    def update(self, value: Row) -> None:
+    def update(self, value: CellRow) -> None:
         if self._fits(value[0]):
             raw = self._cursor.client._serialize_to_bytes(self._schema, value)  # noqa: SLF001 - as Spark's own call
             self._cursor.later(pipe.update(self._name, raw))
@@ -205,7 +205,7 @@ class _Value:
             self._piece, self._read, self._written = self._cursor.piece, None, {}
         return self._written
 
-    def _before(self) -> Row | None:
+    def _before(self) -> CellRow | None:
         """What was there when the piece began."""
         if self._read is None:
             self._read = self._cursor.values(self._name)
@@ -222,26 +222,26 @@ class _List:
         self._cursor.arrive()
         return self._spark.exists()
 
-    def get(self) -> Iterator[Row]:
+    def get(self) -> Iterator[CellRow]:
         self._cursor.arrive()
         return self._spark.get()
 
-    def put(self, values: list[Row]) -> None:
+    def put(self, values: list[CellRow]) -> None:
         if not self._later(pipe.list_put, values):
             self._spark.put(values)
 
-    def appendValue(self, value: Row) -> None:  # noqa: N802 - Spark's
+    def appendValue(self, value: CellRow) -> None:  # noqa: N802 - Spark's
         if not self._later(pipe.list_append, [value]):
             self._spark.appendValue(value)
 
-    def appendList(self, values: list[Row]) -> None:  # noqa: N802 - Spark's
+    def appendList(self, values: list[CellRow]) -> None:  # noqa: N802 - Spark's
         if not self._later(pipe.list_append, values):
             self._spark.appendList(values)
 
     def clear(self) -> None:
         self._cursor.later(self._clear)
 
-    def _later(self, call: Callable[[str, Sequence[bytes]], bytes], values: list[Row]) -> bool:
+    def _later(self, call: Callable[[str, Sequence[bytes]], bytes], values: list[CellRow]) -> bool:
         if not all(self._fits(value[0]) for value in values):
             self._cursor.arrive()
             return False
@@ -257,7 +257,7 @@ class _Map:
         self._fits = fits(values.fields[0].dataType)
         self._clear = pipe.clear("map", name)
 
-    def updateValue(self, key: Row, value: Row) -> None:  # noqa: N802 - Spark's
+    def updateValue(self, key: CellRow, value: CellRow) -> None:  # noqa: N802 - Spark's
         if self._key_fits(key[0]) and self._fits(value[0]):
             dumps = self._cursor.client._serialize_to_bytes  # noqa: SLF001 - as Spark's own call
             self._cursor.later(pipe.map_update(self._name, dumps(self._keys, key), dumps(self._values, value)))
@@ -265,7 +265,7 @@ class _Map:
             self._cursor.arrive()
             self._spark.updateValue(key, value)
 
-    def removeKey(self, key: Row) -> None:  # noqa: N802 - Spark's
+    def removeKey(self, key: CellRow) -> None:  # noqa: N802 - Spark's
         if self._key_fits(key[0]):
             dumps = self._cursor.client._serialize_to_bytes  # noqa: SLF001 - as Spark's own call
             self._cursor.later(pipe.map_remove(self._name, dumps(self._keys, key)))

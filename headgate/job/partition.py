@@ -35,7 +35,7 @@ BYTES_MAX = 64 * 1024 * 1024
 """The most that is in one piece, but for a single key that is larger."""
 
 Starts = np.ndarray[Any, np.dtype[np.int64]]
-Run = Callable[[Iterator[pa.RecordBatch], pa.Schema], Iterator[pa.RecordBatch]]
+RunPartition = Callable[[Iterator[pa.RecordBatch], pa.Schema], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class OnSpark(StatefulProcessor):
         return Due(keys, [place[raw] for raw, _ in found], [at_ms for _, at_ms in found])
 
 
-def take_over(run: Run) -> bool:
+def take_over(run: RunPartition) -> bool:
     """Let ``run`` do the work of the partition for which Spark's worker unpickles a processor right now, if it does."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "read_udfs":
@@ -182,7 +182,9 @@ def take_over(run: Run) -> bool:
     return True
 
 
-def _between(theirs: Iterator[pa.RecordBatch], came: Iterator[pa.RecordBatch], run: Run) -> Iterator[pa.RecordBatch]:
+def _between(
+    theirs: Iterator[pa.RecordBatch], came: Iterator[pa.RecordBatch], run: RunPartition
+) -> Iterator[pa.RecordBatch]:
     """What is written: ours, after Spark's function has opened the processor and before it closes it."""
     opened = next(theirs)
     yield from run(came, opened.schema)

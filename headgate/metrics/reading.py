@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from headgate.metrics.told import CLASSES, Told
 from headgate.view.batches import PARTS
+from headgate.view.history import LineView
 
-Line = Mapping[str, Any]
 Labels = tuple[str, ...]
 
 STATES = (
@@ -30,7 +30,7 @@ STATES = (
 class Facts:
     """What metrics are read from."""
 
-    status: Line
+    status: LineView
     told: Told
 
 
@@ -41,10 +41,10 @@ class Sample(NamedTuple):
     value: float
 
 
-Read = Callable[[Facts], Iterator[Sample]]
+ReadSamples = Callable[[Facts], Iterator[Sample]]
 
 
-def number(*path: str, per: int = 1) -> Read:
+def number(*path: str, per: int = 1) -> ReadSamples:
     """A figure of the status, inside of what ``path`` names."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -57,7 +57,7 @@ def number(*path: str, per: int = 1) -> Read:
     return read
 
 
-def of_tasks(name: str, per: int = 1) -> Read:
+def of_tasks(name: str, per: int = 1) -> ReadSamples:
     """A figure of each task."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -68,7 +68,7 @@ def of_tasks(name: str, per: int = 1) -> Read:
     return read
 
 
-def of_each(inside: str, what: str, name: str, per: int = 1) -> Read:
+def of_each(inside: str, what: str, name: str, per: int = 1) -> ReadSamples:
     """A figure of each source or operator of each task."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -80,7 +80,7 @@ def of_each(inside: str, what: str, name: str, per: int = 1) -> Read:
     return read
 
 
-def of_rocksdb(name: str, per: int) -> Read:
+def of_rocksdb(name: str, per: int) -> ReadSamples:
     """A figure of RocksDB, of each operator."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -115,7 +115,7 @@ def channel_lags(facts: Facts) -> Iterator[Sample]:
             yield Sample((task["task"], channel), behind)
 
 
-def of_sinks(name: str, per: int = 1) -> Read:
+def of_sinks(name: str, per: int = 1) -> ReadSamples:
     """A figure of each sink."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -131,7 +131,7 @@ def states(facts: Facts) -> Iterator[Sample]:
         yield Sample((state,), float(facts.status["state"] == state))
 
 
-def of_completed(name: str, per: int = 1) -> Read:
+def of_completed(name: str, per: int = 1) -> ReadSamples:
     """A figure of the last checkpoint that this process has seen complete."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -154,7 +154,7 @@ def checkpoint_phases(facts: Facts) -> Iterator[Sample]:
         yield Sample(("commit",), commit_ms / 1000)
 
 
-def of_checkpoint_tasks(names: Mapping[str, str], per: int) -> Read:
+def of_checkpoint_tasks(names: Mapping[str, str], per: int) -> ReadSamples:
     """Figures of each task in that checkpoint, each under the word that is its label."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -166,7 +166,7 @@ def of_checkpoint_tasks(names: Mapping[str, str], per: int) -> Read:
     return read
 
 
-def counted(name: str) -> Read:
+def counted(name: str) -> ReadSamples:
     """Counts of events, by their labels."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -176,7 +176,7 @@ def counted(name: str) -> Read:
     return read
 
 
-def last_ms(name: str) -> Read:
+def last_ms(name: str) -> ReadSamples:
     """What the last recovery of each level took, in one of its parts."""
 
     def read(facts: Facts) -> Iterator[Sample]:
@@ -186,7 +186,7 @@ def last_ms(name: str) -> Read:
     return read
 
 
-def total(name: str, per: int = 1) -> Read:
+def total(name: str, per: int = 1) -> ReadSamples:
     """A sum over events."""
 
     def read(facts: Facts) -> Iterator[Sample]:

@@ -9,11 +9,12 @@ trace goes from the failure, or the begin of a process that takes a job over, un
 ``restore``, ``replay``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-Line = Mapping[str, Any]
+from headgate.view.history import LineView
+
 Attributes = dict[str, str | bool | int | float]
 
 OPEN_MAX = 64
@@ -49,7 +50,7 @@ class Traces:
         self._checkpoints: dict[int, _Checkpoint] = {}
         self._recoveries: dict[str | None, Span] = {}
 
-    def take(self, line: Line) -> Iterator[Span]:
+    def take(self, line: LineView) -> Iterator[Span]:
         """Take in the next event. Gives the roots of traces that are whole by now."""
         match line["event"]:
             case "checkpoint-triggered":
@@ -97,7 +98,7 @@ class Traces:
         one = self._checkpoints.get(checkpoint)
         return one is not None and one.completed_ms is not None
 
-    def _generation(self, line: Line) -> Iterator[Span]:
+    def _generation(self, line: LineView) -> Iterator[Span]:
         """A process takes the job over from a checkpoint, unless the job is just going back."""
         if None not in self._recoveries and line["base"] is not None:
             yield from self._interrupted(line["at"], "another generation began")
@@ -106,7 +107,7 @@ class Traces:
         elif None in self._recoveries and line["base"] is not None:
             self._recoveries[None].attributes["headgate.base"] = line["base"]
 
-    def _restart(self, line: Line) -> Iterator[Span]:
+    def _restart(self, line: LineView) -> Iterator[Span]:
         key = _key(line)
         if key is None:
             yield from self._interrupted(line["at"], "another failure")
@@ -130,7 +131,7 @@ class Traces:
         self._recoveries.clear()
 
 
-def _key(line: Line) -> str | None:
+def _key(line: LineView) -> str | None:
     """Recoveries of single tasks may be under way beside each other; one of the job is of all."""
     return line["task"] if line["level"] == "task" else None
 
@@ -148,7 +149,7 @@ def _ended(span: Span, at_ms: float) -> Span:
     return span
 
 
-def _complete(one: _Checkpoint, line: Line) -> None:
+def _complete(one: _Checkpoint, line: LineView) -> None:
     span, since_ms = one.span, one.span.start_ms
     one.completed_ms = line["at"]
     span.attributes |= {
@@ -166,7 +167,7 @@ def _complete(one: _Checkpoint, line: Line) -> None:
     span.children.append(Span("publish", line["at"] - line["publish_ms"], line["at"]))
 
 
-def _task(name: str, part: Line, since_ms: float) -> Span:
+def _task(name: str, part: LineView, since_ms: float) -> Span:
     """A task's phases. It waits for the first barrier, then for the last one; its snapshot comes when it can."""
     cut_ms = since_ms + part["start_delay_ms"]
     barrier_ms = cut_ms - part["alignment_ms"]

@@ -28,10 +28,11 @@ from opentelemetry.trace import Status, StatusCode
 
 from headgate import __version__
 from headgate.metrics.kinds import COUNTER, Metric
-from headgate.metrics.reading import Facts, Line, Sample
+from headgate.metrics.reading import Facts, Sample
 from headgate.metrics.settings import OpenTelemetry
 from headgate.metrics.spans import Span, Traces
 from headgate.metrics.table import every_metric, samples
+from headgate.view.history import LineView
 
 SCOPE = "headgate"
 CLOSE_S = 5.0
@@ -66,7 +67,7 @@ class Telemetry:
             raise
         self._tracer = None if self._tracers is None else self._tracers.get_tracer(SCOPE, __version__)
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LineView) -> None:
         """Take in an event. Whole traces wait in the SDK for its own thread, which is the one that sends."""
         for root in self._traces.take(line):
             if self._tracer is not None:

@@ -7,10 +7,8 @@ Taken in by the driver loop, and read from other threads: a mapping is copied be
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
-Line = Mapping[str, Any]
+from headgate.view.history import LineView
 
 KINDS = ("checkpoint", "savepoint")
 OUTCOMES = ("completed", "failed")
@@ -32,12 +30,12 @@ class Told:
         self.replay_ms: dict[str, float] = {}
         self.durations_ms = 0.0
         self.commit_retries = 0
-        self.completed: Line | None = None
+        self.completed: LineView | None = None
         """The checkpoint or savepoint that completed last."""
         self.commit_ms: float | None = None
         """What the last commit of a checkpoint took, over all sinks."""
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LineView) -> None:
         """Take in the next event."""
         match line["event"]:
             case "checkpoint-completed":

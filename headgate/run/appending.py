@@ -7,12 +7,10 @@ and a line says so (``gap``) as soon as one can be written again.
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from headgate.errors import HeadgateError
 from headgate.task.logs import logger
-
-Line = dict[str, Any]
+from headgate.view.history import Line
 
 WAITING_MAX = 10_000
 """How many lines wait at most."""

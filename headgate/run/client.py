@@ -7,7 +7,6 @@ nobody waits for it, and ends with the process; the next run goes on from the la
 import os
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.errors import ExternalError, UserError
-from headgate.job.api import Job
+from headgate.job.api import Job, OnEvent
 from headgate.run import start
 from headgate.run.control import NotRunning
 from headgate.run.exporting import absolute
@@ -23,8 +22,6 @@ from headgate.run.requests import REQUEST_S, Reply
 from headgate.run.savepoints import path_of
 from headgate.serve.process import ControlServer
 from headgate.view import job as view, text
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 class JobClient:

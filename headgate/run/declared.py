@@ -13,7 +13,7 @@ from headgate.job.keyed import Declared, KeyedProcessor
 from headgate.job.node import Node
 from headgate.job.processor import TIME_MODES, rehearse
 
-Schemas = Mapping[str, tuple[StructType, StructType]]
+DeclaredSchemas = Mapping[str, tuple[StructType, StructType]]
 """The columns of the key and of the value of each state, by its name."""
 
 INTERNAL = "$"
@@ -21,7 +21,7 @@ INTERNAL = "$"
 _NO_TIME = {"None": "NoTime"}
 
 
-def as_before(node: Node, key: StructType, properties: Mapping[str, Any], schemas: Schemas) -> bool:
+def as_before(node: Node, key: StructType, properties: Mapping[str, Any], schemas: DeclaredSchemas) -> bool:
     """Whether it does, by what Spark wrote down of it: its properties, and what its states look like.
 
     ``key`` has the columns that its input is keyed by.
@@ -39,7 +39,7 @@ def as_before(node: Node, key: StructType, properties: Mapping[str, Any], schema
     return all(_same(one, key, schemas) for one in asked)
 
 
-def _same(one: Declared, key: StructType, schemas: Schemas) -> bool:
+def _same(one: Declared, key: StructType, schemas: DeclaredSchemas) -> bool:
     had_key, had_value = schemas[one.name]
     value = one.value
     if one.ttl:

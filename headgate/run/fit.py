@@ -13,7 +13,7 @@ from headgate.core.ids import NO_BATCH, OperatorUid, TaskId
 from headgate.core.records import Restore, TaskSnapshot
 from headgate.core.recovery import Recovery
 
-Schemas = Callable[[TaskId, TaskSnapshot, Callable[[str], bytes]], str | None]
+CheckSchemas = Callable[[TaskId, TaskSnapshot, Callable[[str], bytes]], str | None]
 
 
 def refused(
@@ -22,7 +22,7 @@ def refused(
     restore: Restore,
     backend: str | None,
     read: Callable[[str], bytes],
-    schemas: Schemas = lambda *_: None,
+    schemas: CheckSchemas = lambda *_: None,
 ) -> str | None:
     """Why Spark would not go on from the checkpoint, and what to do. ``read`` reads a file that it names.
 

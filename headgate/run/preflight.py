@@ -167,7 +167,7 @@ def settle(
     graph: Graph,
     beginning: RestorePlan,
     backend: str | None = None,
-    schemas: fit.Schemas = lambda *_: None,
+    schemas: fit.CheckSchemas = lambda *_: None,
 ) -> Restore:
     """Let the core say whether the job fits the checkpoint it begins from, and see that Spark would go on with its
     state in ``backend``, as ``schemas`` finds it; then bring in a savepoint from elsewhere.

@@ -23,7 +23,7 @@ from headgate.sink.api import WriteId
 REMEMBERED_MAX = 64
 """So many receipts of what is committed are remembered for records that still name them."""
 
-Key = tuple[str, int, int]
+ReceiptKey = tuple[str, int, int]
 
 
 class Receipts:
@@ -33,8 +33,8 @@ class Receipts:
         """Nothing was written."""
         self._lock = threading.Lock()
         self._rows: dict[WriteId, int | None] = {}
-        self._made: dict[Key, Receipt] = {}
-        self._committed: deque[Key] = deque()
+        self._made: dict[ReceiptKey, Receipt] = {}
+        self._committed: deque[ReceiptKey] = deque()
 
     def wrote(self, write_id: WriteId, rows: int | None) -> None:
         """A run has written a batch. It counts if the batch is committed by this run."""
@@ -132,7 +132,7 @@ def _short(offset: str | None) -> str | None:
     return f"sha256:{hashlib.sha256(offset.encode()).hexdigest()}"
 
 
-def _key(transaction: Transaction) -> Key:
+def _key(transaction: Transaction) -> ReceiptKey:
     return transaction.sink, transaction.generation, transaction.checkpoint
 
 

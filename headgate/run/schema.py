@@ -29,7 +29,7 @@ from headgate.run import declared
 from headgate.snapshot.rebuild import INSIDE
 from headgate.task.logs import logger
 
-Read = Callable[[str], bytes]
+ReadFile = Callable[[str], bytes]
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _WRITER = f"{_STREAMING}.operators.stateful.StateStoreWriter"
@@ -84,7 +84,7 @@ class StateSchemas:
         self._plan = plan
         self._known = known
 
-    def refused(self, task: TaskId, before: TaskSnapshot, read: Read) -> str | None:
+    def refused(self, task: TaskId, before: TaskSnapshot, read: ReadFile) -> str | None:
         """Why Spark would not go on with the state of a snapshot. ``read`` reads a file that it names."""
         planned = next(each for each in self._plan.tasks if each.id == task)
         try:
@@ -101,7 +101,7 @@ class StateSchemas:
             "begins empty, or restore a checkpoint that fits (--from N)"
         )
 
-    def _change(self, task: PlannedTask, before: TaskSnapshot, read: Read) -> Change | None:
+    def _change(self, task: PlannedTask, before: TaskSnapshot, read: ReadFile) -> Change | None:
         with tempfile.TemporaryDirectory(prefix="headgate-schema-") as scratch:
             described = _Described.copy(Path(scratch), before, read)
             if described is None:
@@ -173,7 +173,7 @@ class _Described(NamedTuple):
     """What the offset log says of the query: its settings, and how far its time has come."""
 
     @classmethod
-    def copy(cls, place: Path, snapshot: TaskSnapshot, read: Read) -> "_Described | None":
+    def copy(cls, place: Path, snapshot: TaskSnapshot, read: ReadFile) -> "_Described | None":
         """Copy it out of a snapshot. None if nothing is described there."""
         log = layout.offsets_among(snapshot.files, snapshot.batch)
         names = [name for name in snapshot.files if layout.describes_state(INSIDE.sub("", name))]
@@ -187,7 +187,7 @@ class _Described(NamedTuple):
         layout.announce(place, Batch(snapshot.batch + 1))
         return cls(place, snapshot.batch, json.dumps(layout.read_offsets(place, snapshot.batch).metadata))
 
-    def processor(self, number: int = 0) -> tuple[dict[str, Any], declared.Schemas]:
+    def processor(self, number: int = 0) -> tuple[dict[str, Any], declared.DeclaredSchemas]:
         """What is written down of an operator that is a processor: its properties, and what its states look like."""
         path = max((self.place / f"state/{number}/_metadata/v2").glob("[0-9]*"), key=lambda path: int(path.name))
         about = json.loads(path.read_text(encoding="utf-8").split("\n", 1)[1])
@@ -318,7 +318,7 @@ def _other_operator(had: Mapping[int, str], names: list[str], owners: list[str])
     )
 
 
-def _variable(writer: Any, half: str, now: str, had: declared.Schemas) -> str:
+def _variable(writer: Any, half: str, now: str, had: declared.DeclaredSchemas) -> str:
     """The state of a processor that has this schema now, and had another."""
     families = writer.getColFamilySchemas(False).values().toSeq()
     found = []

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
-Call = Callable[[], Any]
+Action = Callable[[], Any]
 
 
 class SerialExecutors:
@@ -18,7 +18,7 @@ class SerialExecutors:
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         """No serial executor yet."""
         self._failed = failed
-        self._queues: dict[str, queue.SimpleQueue[tuple[str, Call] | None]] = {}
+        self._queues: dict[str, queue.SimpleQueue[tuple[str, Action] | None]] = {}
         self._waiting: set[tuple[str, Hashable]] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class SerialExecutors:
         """Do this on a serial executor, after all that was put there before."""
         self._put(serial_executor, getattr(job, "__name__", "work"), lambda: job(*arguments))
 
-    def _put(self, serial_executor: str, name: str, job: Call) -> None:
+    def _put(self, serial_executor: str, name: str, job: Action) -> None:
         with self._lock:
             waiting = self._queues.get(serial_executor)
             if waiting is None:
@@ -68,7 +68,7 @@ class SerialExecutors:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _serve(self, serial_executor: str, waiting: "queue.SimpleQueue[tuple[str, Call] | None]") -> None:
+    def _serve(self, serial_executor: str, waiting: "queue.SimpleQueue[tuple[str, Action] | None]") -> None:
         while (given := waiting.get()) is not None:
             name, job = given
             self._busy[serial_executor] = (name.strip("_").replace("_", " "), time.monotonic(), threading.get_ident())

@@ -8,10 +8,10 @@ import collections
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-Line = dict[str, Any]
-OnEvent = Callable[[Line], None]
+from headgate.view.history import Line
+
+OnLine = Callable[[Line], None]
 
 WAITING_MAX = 1_000
 """How many lines wait at most."""
@@ -27,7 +27,7 @@ THREAD = "headgate-events"
 class Teller:
     """Tells ``on_event`` on a thread of its own. What that raises ends the run, but for a reader that has gone."""
 
-    def __init__(self, on_event: OnEvent) -> None:
+    def __init__(self, on_event: OnLine) -> None:
         """Nothing to tell yet."""
         self._on_event = on_event
         self._waiting: collections.deque[Line] = collections.deque()

@@ -6,10 +6,9 @@ end: the oldest goes first, and the listener is told how many it has missed.
 
 import collections
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-Line = Mapping[str, Any]
+from headgate.view.history import LineView
 
 WAITING_MAX = 256
 """How many events wait for one listener."""
@@ -23,11 +22,11 @@ class EventListener:
         """Nothing waits."""
         self._wake = wake
         self._lock = threading.Lock()
-        self._waiting: collections.deque[Line] = collections.deque()
+        self._waiting: collections.deque[LineView] = collections.deque()
         self._missed = 0
         self._over: str | None = None
 
-    def put(self, lines: Sequence[Line]) -> None:
+    def put(self, lines: Sequence[LineView]) -> None:
         """Let these wait for it."""
         with self._lock:
             first = not self._waiting
@@ -44,7 +43,7 @@ class EventListener:
             self._over = why
         self._wake()
 
-    def take(self) -> tuple[list[Line], int, str | None]:
+    def take(self) -> tuple[list[LineView], int, str | None]:
         """What has come, how many were missed before it, and why there will be no more, if that is so."""
         with self._lock:
             lines, missed = list(self._waiting), self._missed
@@ -67,7 +66,7 @@ class Broadcast:
         """Whether anybody listens."""
         return bool(self._listeners)
 
-    def publish(self, lines: Sequence[Line]) -> None:
+    def publish(self, lines: Sequence[LineView]) -> None:
         """Tell those who listen. From any thread; never waits."""
         for listener in self._listeners:
             listener.put(lines)

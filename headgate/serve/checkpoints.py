@@ -6,9 +6,9 @@ One rule: as in ``shapes``: views in, plain data out, and what is not known is N
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headgate.view.history import LineView
 from headgate.view.summary import summary as summarise
 
-Line = Mapping[str, Any]
 Data = dict[str, Any]
 
 STATUSES = {"pending": "IN_PROGRESS", "completed": "COMPLETED", "failed": "FAILED"}
@@ -25,7 +25,7 @@ FIGURES = {
 """Figures of a summary, and what views call them."""
 
 
-def statistics(one: Line, path: str | None, tasks: int | None = None, progress: Line | None = None) -> Data:
+def statistics(one: LineView, path: str | None, tasks: int | None = None, progress: LineView | None = None) -> Data:
     """One checkpoint.
 
     ``path`` is where the copy of it would be, if it is a savepoint; ``tasks`` how many the job has, and ``progress``
@@ -60,7 +60,7 @@ def statistics(one: Line, path: str | None, tasks: int | None = None, progress: 
     }
 
 
-def task_statistics(one: Line, task: str) -> Data:
+def task_statistics(one: LineView, task: str) -> Data:
     """One task's part in a checkpoint that completed."""
     part = one["tasks"][task]
     spans = [part.get(name) for name in ("start_delay_ms", "sync_ms", "async_ms")]
@@ -80,7 +80,7 @@ def task_statistics(one: Line, task: str) -> Data:
     }
 
 
-def task_details(one: Line, task: str, parts: Sequence[Line]) -> Data:
+def task_details(one: LineView, task: str, parts: Sequence[LineView]) -> Data:
     """The same, with its state partitions as far as they are known."""
     done = one["state"] == "completed"
     partitions = [
@@ -96,12 +96,12 @@ def task_details(one: Line, task: str, parts: Sequence[Line]) -> Data:
     return {**task_statistics(one, task), "summary": summary, "subtasks": partitions}
 
 
-def summary(figures: Mapping[str, Line]) -> Data:
+def summary(figures: Mapping[str, LineView]) -> Data:
     """What completed checkpoints come to."""
     return {name: dict(figures[known]) for name, known in FIGURES.items()}
 
 
-def config(described: Line | None) -> Data | None:
+def config(described: LineView | None) -> Data | None:
     """Settings of checkpoints. None if nobody has written them down."""
     known = (described or {}).get("checkpointing")
     if not known:

@@ -6,9 +6,10 @@ One rule: as in ``shapes``: events in, with their positions, the oldest first; p
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Line = Mapping[str, Any]
+from headgate.view.history import LineView
+
 Data = dict[str, Any]
-Placed = tuple[str, Line]
+Placed = tuple[str, LineView]
 """An event, and its position."""
 
 EXCEPTIONS = ("task-failed", "restart")
@@ -33,7 +34,7 @@ def exceptions(lines: Sequence[Placed]) -> list[Data]:
     return found
 
 
-def root(view: Line) -> Data | None:
+def root(view: LineView) -> Data | None:
     """What a job has failed of. None if it has not."""
     if view["state"] != "failed":
         return None
@@ -70,7 +71,7 @@ def restarts(lines: Sequence[Placed]) -> list[Data]:
     return found[::-1]
 
 
-def _exception(position: str, line: Line, said: object, labels: Mapping[str, str]) -> Data:
+def _exception(position: str, line: LineView, said: object, labels: Mapping[str, str]) -> Data:
     message = str(said or "")
     name, colon, _ = message.partition(":")
     named = bool(colon) and all(part.isidentifier() for part in name.split("."))
@@ -88,7 +89,7 @@ def _exception(position: str, line: Line, said: object, labels: Mapping[str, str
     }
 
 
-def _restart(position: str, line: Line, failed_ms: object) -> Data:
+def _restart(position: str, line: LineView, failed_ms: object) -> Data:
     return {
         "timestamp": line.get("at"),
         "level": line.get("level"),

@@ -13,9 +13,9 @@ from headgate.serve.access import Right, ServerAccess
 from headgate.serve.connections import REQUEST_S, GuardedProtocol
 
 Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+AsgiMessage = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+Send = Callable[[AsgiMessage], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 API = "/v1"
@@ -119,7 +119,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     """The body again, and then whatever else comes."""
     given = False
 
-    async def again() -> Message:
+    async def again() -> AsgiMessage:
         nonlocal given
         if given:
             return await receive()
@@ -132,7 +132,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 def _guarded(send: Send) -> Send:
     """With headers that keep a browser from doing more with an answer than it should."""
 
-    async def more(message: Message) -> None:
+    async def more(message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", ()))
             named = {name.lower() for name, _ in headers}

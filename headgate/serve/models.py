@@ -41,7 +41,7 @@ JobPhase = Literal[
 """Headgate's words for the state of a job, as ``headgate status`` prints them."""
 TaskStatus = Literal["CREATED", "INITIALIZING", "RUNNING", "FINISHED", "CANCELED"]
 TaskPhase = Literal["starting", "running", "restarting", "stopped", "finished"]
-Level = Literal["ok", "low", "high"]
+BackpressureLevel = Literal["ok", "low", "high"]
 """Backpressure: at most 10 % of the time, at most half of it, more."""
 Timeout = Field(default=600.0, gt=0, le=31_536_000)
 TriggerId = Field(default=None, alias="triggerId", pattern=r"^[0-9A-Za-z-]{1,64}$")
@@ -219,7 +219,7 @@ class Vertex(AnswerModel):
     busy_ratio: float | None
     idle_ratio: float | None
     backpressured_ratio: float | None
-    backpressure_level: Level | None = Field(alias="backpressure-level")
+    backpressure_level: BackpressureLevel | None = Field(alias="backpressure-level")
     watermark_ms: int | None
     state_rows: int | None
     state_bytes: int | None
@@ -688,7 +688,7 @@ class VertexBackpressure(AnswerModel):
     id: str
     status: Literal["ok", "unknown"]
     """unknown: there are no figures."""
-    backpressure_level: Level | None = Field(alias="backpressure-level")
+    backpressure_level: BackpressureLevel | None = Field(alias="backpressure-level")
     end_timestamp: int = Field(alias="end-timestamp")
     ratio: float | None
     """The share of time that it waits for those who read it."""

@@ -28,8 +28,7 @@ from headgate.serve.catalog import PastReading, Seen, ServedJob
 from headgate.serve.listening import BACKLOG, HttpServer
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-
-Line = Mapping[str, Any]
+from headgate.view.history import LineView
 
 
 class RunningJob(ServedJob):
@@ -40,9 +39,9 @@ class RunningJob(ServedJob):
     def __init__(
         self,
         store: JobStore,
-        state_of: Callable[[], Line],
+        state_of: Callable[[], LineView],
         requests: Requests,
-        described: Line | None,
+        described: LineView | None,
         inspection: Inspection,
     ) -> None:
         """``state_of`` gives its status."""
@@ -60,7 +59,7 @@ class RunningJob(ServedJob):
         """As the core has it."""
         return Seen(self._state_of(), live=True)
 
-    def described(self) -> Line | None:
+    def described(self) -> LineView | None:
         """As it was planned."""
         return self._described
 
@@ -96,12 +95,12 @@ class ControlServer:
 
     def __init__(
         self,
-        state_of: Callable[[], Line],
+        state_of: Callable[[], LineView],
         submit: Callable[[Event], None],
         job: str,
         leader: LeaderId,
         warn: Callable[[str], None] = lambda _: None,
-        note: Callable[[str, Line], None] = lambda *_: None,
+        note: Callable[[str, LineView], None] = lambda *_: None,
         open_target: Opener = open_store,
         inspection: Inspection | None = None,
     ) -> None:
@@ -120,7 +119,7 @@ class ControlServer:
         self._job: RunningJob | None = None
         self._store: JobStore | None = None
 
-    def open(self, store: JobStore, described: Line | None = None) -> Self:
+    def open(self, store: JobStore, described: LineView | None = None) -> Self:
         """Listen, and say in the storage where. ``described`` is what the job is."""
         self._requests.write_to(Exports(store.for_looking(), self._open_target))
         self._job = RunningJob(store, self._state_of, self._requests, described, self._inspection)
@@ -147,7 +146,7 @@ class ControlServer:
         """Where it listens."""
         return self._address
 
-    def status(self) -> Line:
+    def status(self) -> LineView:
         """The status of the job, for somebody in this process."""
         return self._state_of()
 
@@ -159,7 +158,7 @@ class ControlServer:
         """What the core tells, to whoever asked."""
         self._requests.answer(tell)
 
-    def publish(self, lines: Sequence[Line]) -> None:
+    def publish(self, lines: Sequence[LineView]) -> None:
         """What happened, to whoever listens."""
         if self._job is not None and self._job.broadcast.is_heard:
             self._job.broadcast.publish(lines)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.core.ids import NO_BATCH
+from headgate.view.history import LineView
 
-Line = Mapping[str, Any]
 Data = dict[str, Any]
 
 STATES = {
@@ -64,7 +64,7 @@ def overview(summaries: Sequence[Data], version: str, storages: Sequence[str], p
     }
 
 
-def summary(jid: str, view: Line, storage: str, now_ms: int, *, live: bool) -> Data:
+def summary(jid: str, view: LineView, storage: str, now_ms: int, *, live: bool) -> Data:
     """A job among others."""
     state, started, uptime = STATES[view["state"]], view["started_ms"], view["uptime_ms"]
     heard = None if started is None or uptime is None else started + uptime
@@ -90,7 +90,7 @@ def summary(jid: str, view: Line, storage: str, now_ms: int, *, live: bool) -> D
     }
 
 
-def details(jid: str, view: Line, described: Line | None, storage: str, now_ms: int, *, live: bool) -> Data:
+def details(jid: str, view: LineView, described: LineView | None, storage: str, now_ms: int, *, live: bool) -> Data:
     """All that a page on one job begins with."""
     known = vertices(view, described)
     counts: dict[str, int] = {}
@@ -119,7 +119,7 @@ def details(jid: str, view: Line, described: Line | None, storage: str, now_ms: 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def vertices(view: Line, described: Line | None) -> list[Data]:
+def vertices(view: LineView, described: LineView | None) -> list[Data]:
     """The tasks of a job. One that has no checkpoint yet and does not run has those of its plan."""
     planned = {node["id"]: node for node in _planned(described).get("tasks", ())}
     tasks = view["tasks"] or [
@@ -129,7 +129,7 @@ def vertices(view: Line, described: Line | None) -> list[Data]:
     return [_vertex(task, planned.get(task["task"]), partitions) for task in tasks]
 
 
-def _vertex(task: Line, planned: Line | None, partitions: int | None) -> Data:
+def _vertex(task: LineView, planned: LineView | None, partitions: int | None) -> Data:
     stateful = planned is not None and any(part["stateful"] for part in planned["operators"])
     uids = [] if planned is None else [part["uid"] for part in (*planned["operators"], *planned["sinks"])]
     rows_in = task.get("rows_in")
@@ -169,7 +169,7 @@ def level(ratio: float | None) -> str | None:
     return "ok" if ratio <= LOW else "low" if ratio <= HIGH else "high"
 
 
-def backpressure(vertex: Line, now_ms: int) -> Data:
+def backpressure(vertex: LineView, now_ms: int) -> Data:
     """How a task spends its time."""
     return {
         "id": vertex["id"],
@@ -184,7 +184,7 @@ def backpressure(vertex: Line, now_ms: int) -> Data:
     }
 
 
-def vertex_metrics(vertex: Line) -> list[Data]:
+def vertex_metrics(vertex: LineView) -> list[Data]:
     """The figures of a task, under Flink's names."""
     counted = vertex["metrics"]
     return _metrics(
@@ -205,7 +205,7 @@ def vertex_metrics(vertex: Line) -> list[Data]:
     )
 
 
-def job_metrics(view: Line, counts: Line, last: Line | None) -> list[Data]:
+def job_metrics(view: LineView, counts: LineView, last: LineView | None) -> list[Data]:
     """The figures of a job. ``last`` is its newest completed checkpoint, as ``checkpoints.statistics`` tells it."""
     known = last or {}
     restarts = view["restarts"]
@@ -240,7 +240,7 @@ def _per_second(ratio: float | None) -> float | None:
 # -- the plan and the settings ---------------------------------------------------------------------------------------
 
 
-def plan(jid: str, name: str, described: Line | None) -> Data:
+def plan(jid: str, name: str, described: LineView | None) -> Data:
     """Tasks as nodes, channels as edges. Empty if nobody has written it down."""
     planned = _planned(described)
     channels = planned.get("channels", ())
@@ -266,7 +266,7 @@ def plan(jid: str, name: str, described: Line | None) -> Data:
     }
 
 
-def _node(task: Line, channels: Sequence[Line], partitions: int | None) -> Data:
+def _node(task: LineView, channels: Sequence[LineView], partitions: int | None) -> Data:
     stateful = any(part["stateful"] for part in task["operators"])
     inputs = [each for each in channels if each["to"] == task["id"]]
     return {
@@ -293,7 +293,7 @@ def _node(task: Line, channels: Sequence[Line], partitions: int | None) -> Data:
     }
 
 
-def configuration(jid: str, name: str, described: Line | None) -> Data:
+def configuration(jid: str, name: str, described: LineView | None) -> Data:
     """How a job is tuned."""
     known = (described or {}).get("configuration") or {}
     partitions = _planned(described).get("state_partitions")
@@ -315,5 +315,5 @@ def configuration(jid: str, name: str, described: Line | None) -> Data:
     }
 
 
-def _planned(described: Line | None) -> Line:
+def _planned(described: LineView | None) -> LineView:
     return (described or {}).get("plan") or {}

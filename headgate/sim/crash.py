@@ -67,7 +67,7 @@ MEANING: dict[str, tuple[str, str]] = {
 
 
 @dataclass
-class Row:
+class CrashRow:
     """All cuts at one kind of order."""
 
     order: str
@@ -82,7 +82,7 @@ class Row:
 class CrashTable:
     """The table "if we die here"."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, CrashRow] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
     @property
@@ -97,7 +97,7 @@ class CrashTable:
             "| --- | --- | --- | ---: | ---: | ---: | ---: |",
         ]
         for name, (before, after) in MEANING.items():
-            row = self.rows.get(name, Row(name))
+            row = self.rows.get(name, CrashRow(name))
             figures = f"{row.cuts} | {row.commits} | {row.lost} | {row.doubled}"
             lines.append(f"| {name} | {before} | {after} | {figures} |")
         return "\n".join(lines)
@@ -181,7 +181,7 @@ def _cut(plan: WorldPlan, table: CrashTable, name: str, number: int, *, after: b
 
     world.on_effect = watch
     verdict = world.run()
-    row = table.rows.setdefault(name, Row(name))
+    row = table.rows.setdefault(name, CrashRow(name))
     row.cuts += 1
     row.commits += len(left)
     for sink, task in world.checker.shape.sinks:

@@ -7,7 +7,7 @@ drawn anew by every attempt, so that two attempts of one batch never look the sa
 
 from dataclasses import dataclass
 
-Row = tuple[int, int, int, int]
+SimRow = tuple[int, int, int, int]
 
 KEYS = 4
 """How many keys the records of one source have, one after the other."""
@@ -63,14 +63,16 @@ class Disk:
     def __init__(self) -> None:
         """Begin empty."""
         self.works: dict[tuple[int, str], Work] = {}
-        self.segments: dict[tuple[int, str], dict[int, list[Row]]] = {}
+        self.segments: dict[tuple[int, str], dict[int, list[SimRow]]] = {}
         self.gates: dict[tuple[int, str], int] = {}
         self.files: dict[str, tuple[int, str, int]] = {}
         """Every file by name: its generation, its task or channel, and its batch."""
         self.stored: dict[str, None] = {}
         """Those that stand in the storage as well as in the working directory."""
 
-    def commit(self, generation: int, task: str, outputs: tuple[str, ...], image: TaskImage, rows: list[Row]) -> None:
+    def commit(
+        self, generation: int, task: str, outputs: tuple[str, ...], image: TaskImage, rows: list[SimRow]
+    ) -> None:
         """Spark commits a batch: state, outputs and progress at once."""
         work = self.works[generation, task]
         work.committed = image
@@ -114,11 +116,11 @@ class Disk:
             self.delete(name)
 
 
-def key_of(row: Row) -> tuple[int, int, int]:
+def key_of(row: SimRow) -> tuple[int, int, int]:
     """Under what a row is written where rows have keys: its source, its path, and one of a few numbers."""
     return row[0], row[2], row[1] % KEYS
 
 
-def weigh(rows: list[Row]) -> int:
+def weigh(rows: list[SimRow]) -> int:
     """The sum that stands for a multiset of rows."""
     return sum(map(hash, rows))

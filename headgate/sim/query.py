@@ -22,7 +22,7 @@ from headgate.core.fencing import Order
 from headgate.core.ids import Batch, Generation, Run, TaskId
 from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
-from headgate.sim.disk import Planned, Row, TaskImage, Work, weigh
+from headgate.sim.disk import Planned, SimRow, TaskImage, Work, weigh
 
 if TYPE_CHECKING:
     from headgate.sim.world import Process
@@ -255,11 +255,11 @@ class SimulatedQuery:
         )
         world.at(self._pace(4), self._commit, after, rows)
 
-    def _compute(self, planned: Planned) -> tuple[list[int], range, list[Row]] | None:
+    def _compute(self, planned: Planned) -> tuple[list[int], range, list[SimRow]] | None:
         """What a batch takes in: the sums, the numbers of its own source, and its rows. None if something is gone."""
         image = self.work.committed
         nonce = self.process.world.rng.getrandbits(31)
-        rows: list[Row] = []
+        rows: list[SimRow] = []
         taken = []
         for index, channel in enumerate(self.inputs):
             fresh = self._read(channel, image.positions[index], planned.positions[index])
@@ -277,7 +277,7 @@ class SimulatedQuery:
         for sink in self.sinks:
             self.process.world.sinks[sink].write(self.generation, batch, self.run, [(self.source, -1, 0, 0)])
 
-    def _commit(self, image: TaskImage, rows: list[Row]) -> None:
+    def _commit(self, image: TaskImage, rows: list[SimRow]) -> None:
         if self.process.frozen(self._commit, image, rows) or not self.alive:
             return
         world = self.process.world
@@ -335,9 +335,9 @@ class SimulatedQuery:
             for batch in range(after + 1, through + 1)
         )
 
-    def _read(self, channel: str, after: int, through: int) -> list[Row] | None:
+    def _read(self, channel: str, after: int, through: int) -> list[SimRow] | None:
         segments = self.process.world.disk.segments.get((self.generation, channel), {})
-        rows: list[Row] = []
+        rows: list[SimRow] = []
         for batch in range(after + 1, through + 1):
             segment = segments.get(batch)
             if segment is None:

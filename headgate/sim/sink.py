@@ -9,7 +9,7 @@ storage.
 
 from collections.abc import Callable
 
-from headgate.sim.disk import Row, weigh
+from headgate.sim.disk import SimRow, weigh
 
 
 class SimSink:
@@ -19,11 +19,11 @@ class SimSink:
         """Begin empty."""
         self.name = name
         self.clock = clock
-        self.parts: dict[tuple[int, int, int], list[Row]] = {}
+        self.parts: dict[tuple[int, int, int], list[SimRow]] = {}
         """By generation, batch and run."""
-        self.pre_committed: dict[tuple[int, int], list[Row]] = {}
+        self.pre_committed: dict[tuple[int, int], list[SimRow]] = {}
         """By generation and checkpoint."""
-        self.stored: dict[tuple[int, int], list[Row]] = {}
+        self.stored: dict[tuple[int, int], list[SimRow]] = {}
         """The same, in the storage."""
         self.gathered: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         """The parts of each of those."""
@@ -34,12 +34,12 @@ class SimSink:
         self.since: dict[tuple[int, ...], int] = {}
         """When each part and each pre-committed transaction came."""
         self.committed: dict[tuple[int, int], None] = {}
-        self.visible: list[Row] = []
+        self.visible: list[SimRow] = []
         self.visible_sum = 0
         self.failing_commits = 0
         self.failing_pre_commits = 0
 
-    def write(self, generation: int, batch: int, run: int, rows: list[Row]) -> None:
+    def write(self, generation: int, batch: int, run: int, rows: list[SimRow]) -> None:
         """One attempt of one batch writes its part."""
         self.parts[generation, batch, run] = rows
         self.since[generation, batch, run] = self.clock()
@@ -59,7 +59,7 @@ class SimSink:
         key = (generation, checkpoint)
         if key in self.pre_committed or key in self.committed:
             return
-        rows: list[Row] = []
+        rows: list[SimRow] = []
         for batch, run in batches:
             rows += self.parts.get((generation, batch, run), ())
         self.pre_committed[key] = rows

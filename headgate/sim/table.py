@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headgate.core import fencing
 from headgate.core.fencing import Order
 from headgate.core.ids import Batch, Generation, Run
-from headgate.sim.disk import Row, key_of
+from headgate.sim.disk import SimRow, key_of
 
 if TYPE_CHECKING:
     from headgate.sim.world import World
@@ -26,8 +26,8 @@ class SimTable:
         """Begin empty."""
         self.versioned = versioned
         self.leader = NOBODY
-        self.rows: dict[tuple[int, int, int], tuple[int, Row]] = {}
-        self.under_way: list[tuple[Order, list[Row]]] = []
+        self.rows: dict[tuple[int, int, int], tuple[int, SimRow]] = {}
+        self.under_way: list[tuple[Order, list[SimRow]]] = []
         """What executors that nobody waits for any more have yet to write."""
 
     def lead(self, order: Order) -> bool:
@@ -39,7 +39,7 @@ class SimTable:
         self.leader = order
         return True
 
-    def merge(self, order: Order, rows: list[Row]) -> bool:
+    def merge(self, order: Order, rows: list[SimRow]) -> bool:
         """Executors write the rows of an attempt. False if they are told that they are too late."""
         if not self.versioned and not fencing.still_leads(self.leader, order):
             return False
@@ -53,13 +53,13 @@ class SimTable:
                 self.rows[key_of(row)] = (version, row)
         return in_time
 
-    def expect(self, world: "World", delay_ms: int, order: Order, rows: list[Row]) -> None:
+    def expect(self, world: "World", delay_ms: int, order: Order, rows: list[SimRow]) -> None:
         """Executors that nobody waits for any more will write these rows."""
         late = (order, rows)
         self.under_way.append(late)
         world.at(delay_ms * MUCH_LATER, self.land, late)
 
-    def land(self, late: tuple[Order, list[Row]]) -> None:
+    def land(self, late: tuple[Order, list[SimRow]]) -> None:
         """What was under way arrives, and nobody hears what becomes of it."""
         if late in self.under_way:
             self.under_way.remove(late)

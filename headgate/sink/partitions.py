@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.sink.tally import wrote
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 _ANSWER = StructType(
     [
@@ -72,8 +72,8 @@ def on_executors(items: Sequence[Item], work: Callable[[Item], str]) -> list[str
 
 
 def side_by_side(
-    work: Callable[[int, Sequence[Item]], Collection[Result]], items: Sequence[Item], parallelism: int
-) -> list[Result]:
+    work: Callable[[int, Sequence[Item]], Collection[Returned]], items: Sequence[Item], parallelism: int
+) -> list[Returned]:
     """Divide items among ``parallelism`` threads of this process, and have each work through its share; all results."""
     with ThreadPoolExecutor(parallelism, "headgate-sink") as threads:
         found = threads.map(lambda number: work(number, items[number::parallelism]), range(parallelism))

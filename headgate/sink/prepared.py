@@ -22,10 +22,10 @@ from headgate.errors import ExternalError
 from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.owner import Owner
 from headgate.sink.transaction_committable import TransactionCommittable
-from headgate.sink.transactions import Session, Transaction, TransactionSink
+from headgate.sink.transactions import SessionT, TransactionSink, TransactionT
 
 
-class PreparedSink(TransactionSink[Session, Transaction]):
+class PreparedSink(TransactionSink[SessionT, TransactionT]):
     """A sink that prepares transactions, and commits them by their names.
 
     A subclass says ``describe``, ``connected``, ``prepare``, ``prepared``, ``commit_prepared``, ``committed`` and
@@ -39,7 +39,7 @@ class PreparedSink(TransactionSink[Session, Transaction]):
         return Owner.of(self.context)
 
     @abstractmethod
-    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[Transaction]:
+    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[TransactionT]:
         """Have executors write each partition and a marker into one transaction, and prepare it. Which they are.
 
         In the driver, with each batch; ``write_partitions`` has executors do it. It runs exactly one Spark action, and
@@ -48,29 +48,29 @@ class PreparedSink(TransactionSink[Session, Transaction]):
         """
 
     @abstractmethod
-    def prepared(self, session: Session) -> Mapping[Transaction, WriteId]:
+    def prepared(self, session: SessionT) -> Mapping[TransactionT, WriteId]:
         """All transactions of this owner that are prepared, whoever did, with the attempts that they belong to.
 
         What belongs to another sink, job or incarnation, or to somebody else, is not among them.
         """
 
     @abstractmethod
-    def commit_prepared(self, session: Session, transaction: Transaction) -> bool:
+    def commit_prepared(self, session: SessionT, transaction: TransactionT) -> bool:
         """Commit one. Whether it was there: another process may have done the same, or be doing it."""
 
     @abstractmethod
     def committed(
         self,
-        session: Session,
-        pre_committed: TransactionCommittable[Transaction],
-        gone: Collection[Transaction],
-    ) -> Collection[Transaction]:
+        session: SessionT,
+        pre_committed: TransactionCommittable[TransactionT],
+        gone: Collection[TransactionT],
+    ) -> Collection[TransactionT]:
         """Which of these were committed. They are known not to be prepared any more, at any time after their commit.
 
         If another process is committing one at this moment, this waits for its end.
         """
 
-    def settle(self, session: Session, pre_committed: TransactionCommittable[Transaction]) -> None:
+    def settle(self, session: SessionT, pre_committed: TransactionCommittable[TransactionT]) -> None:
         """All of a checkpoint are committed. Their markers may go now, for one that says so of the checkpoint.
 
         Again with every repeat of the commit, also after later ones: such a marker only grows, by generation and
@@ -78,7 +78,7 @@ class PreparedSink(TransactionSink[Session, Transaction]):
         """
 
     @abstractmethod
-    def roll_back(self, session: Session, transaction: Transaction) -> None:
+    def roll_back(self, session: SessionT, transaction: TransactionT) -> None:
         """Roll one back, if it is there. Another process may be doing the same."""
 
     def open(self, context: SinkContext) -> None:
@@ -102,12 +102,14 @@ class PreparedSink(TransactionSink[Session, Transaction]):
             for each in there - written:  # Spark ran a partition again, though the first attempt had come to its end.
                 self.roll_back(session, each)
 
-    def missing(self, session: Session, pre_committed: TransactionCommittable[Transaction]) -> Collection[Transaction]:
+    def missing(
+        self, session: SessionT, pre_committed: TransactionCommittable[TransactionT]
+    ) -> Collection[TransactionT]:
         """Those that are not prepared."""
         there = self.prepared(session)
         return [each for each in pre_committed.transactions if each not in there]
 
-    def commit_all(self, session: Session, pre_committed: TransactionCommittable[Transaction]) -> None:
+    def commit_all(self, session: SessionT, pre_committed: TransactionCommittable[TransactionT]) -> None:
         """Commit what is prepared, once the rest is seen to be committed; then roll back what nobody named."""
         there = self.prepared(session)
         named = pre_committed.transactions
@@ -119,21 +121,21 @@ class PreparedSink(TransactionSink[Session, Transaction]):
         # What a forgotten task prepared for the same batches: no committable names it.
         self._roll_back(session, set(pre_committed.write_ids).__contains__)
 
-    def commit_each(self, session: Session, transactions: Sequence[Transaction]) -> Collection[Transaction]:
+    def commit_each(self, session: SessionT, transactions: Sequence[TransactionT]) -> Collection[TransactionT]:
         """Commit all of these. Those that were gone, because another process did the same."""
         return [each for each in transactions if not self.commit_prepared(session, each)]
 
-    def throw_away(self, session: Session, covered: Callable[[WriteId], bool]) -> None:
+    def throw_away(self, session: SessionT, covered: Callable[[WriteId], bool]) -> None:
         """Roll back what is covered. What a task prepares later goes with the next ``abort``."""
         self._roll_back(session, covered)
 
-    def _roll_back(self, session: Session, covered: Callable[[WriteId], bool]) -> None:
+    def _roll_back(self, session: SessionT, covered: Callable[[WriteId], bool]) -> None:
         for each, write_id in self.prepared(session).items():
             if covered(write_id):
                 self.roll_back(session, each)
 
     def _see_committed(
-        self, session: Session, pre_committed: TransactionCommittable[Transaction], gone: Collection[Transaction]
+        self, session: SessionT, pre_committed: TransactionCommittable[TransactionT], gone: Collection[TransactionT]
     ) -> None:
         if gone:
             known = set(self.committed(session, pre_committed, gone))

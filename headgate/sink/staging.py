@@ -33,7 +33,7 @@ _NEW_MARKER = ".committed-"
 _GENERATION = re.compile(r"g(\d+)")
 _PART = re.compile(r"b(\d+)-r(\d+)")
 
-Mark = tuple[Generation, CheckpointId]
+StagedMark = tuple[Generation, CheckpointId]
 """Which commit. Commits of one sink come in this order."""
 
 
@@ -82,7 +82,7 @@ class Staging:
             if (match := _PART.fullmatch(name))
         ]
 
-    def newest_commit(self) -> Mark | None:
+    def newest_commit(self) -> StagedMark | None:
         """What ``remember`` remembered last."""
         path = self.root / MARKER
         try:
@@ -96,7 +96,7 @@ class Staging:
             raise BadStorage(f"{path} has format {version!r}, known is {VERSION}: use the Headgate that wrote it")
         return Generation(int(generation)), CheckpointId(int(checkpoint))
 
-    def remember(self, mark: Mark) -> None:
+    def remember(self, mark: StagedMark) -> None:
         """Remember that a commit has begun. Atomic: who reads at the same time finds the old mark or the new one."""
         fields = {"version": VERSION, "generation": mark[0], "checkpoint": mark[1]}
         replace(self.root / MARKER, checked_text(fields).encode(), prefix=_NEW_MARKER)

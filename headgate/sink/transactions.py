@@ -22,13 +22,13 @@ from headgate.sink.api import AbortScope, Guarantee, SinkContext, TwoPhaseSink, 
 from headgate.sink.form import Whose
 from headgate.sink.transaction_committable import TransactionCommittable
 
-Session = TypeVar("Session")
+SessionT = TypeVar("SessionT")
 """What a sink speaks to the other system through."""
-Transaction = TypeVar("Transaction")
+TransactionT = TypeVar("TransactionT")
 """What a sink knows of one transaction. Mostly its name."""
 
 
-class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
+class TransactionSink(TwoPhaseSink, Generic[SessionT, TransactionT]):
     """A sink that prepares transactions with each batch, and ends them with the checkpoint.
 
     A subclass says how to reach the other system (``connected``), how a batch is written (``prepare``), what is gone
@@ -42,7 +42,7 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
     _begun: WriteId | None = None
 
     @abstractmethod
-    def connected(self, what: str) -> AbstractContextManager[Session]:
+    def connected(self, what: str) -> AbstractContextManager[SessionT]:
         """The other system, for one piece of work in the driver; any thread may ask, and several at once.
 
         ``what`` says what cannot be done if it is not there, as in ``sink out: cannot list``: errors of
@@ -50,27 +50,29 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
         """
 
     @abstractmethod
-    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[Transaction]:
+    def prepare(self, write_id: WriteId, dataframe: DataFrame) -> Sequence[TransactionT]:
         """Write the batch into transactions that outlive whoever wrote them, and say which. See ``invoke``.
 
         What is empty stands for a partition without rows, and is left out.
         """
 
     @abstractmethod
-    def missing(self, session: Session, pre_committed: TransactionCommittable[Transaction]) -> Collection[Transaction]:
+    def missing(
+        self, session: SessionT, pre_committed: TransactionCommittable[TransactionT]
+    ) -> Collection[TransactionT]:
         """Which transactions are not there any more, of those that are about to be pre-committed."""
 
     @abstractmethod
-    def commit_all(self, session: Session, pre_committed: TransactionCommittable[Transaction]) -> None:
+    def commit_all(self, session: SessionT, pre_committed: TransactionCommittable[TransactionT]) -> None:
         """Commit what was pre-committed, at least one transaction. As ``commit``: a repeat is harmless at any time,
         and what is gone is never passed over.
         """
 
     @abstractmethod
-    def throw_away(self, session: Session, covered: Callable[[WriteId], bool]) -> None:
+    def throw_away(self, session: SessionT, covered: Callable[[WriteId], bool]) -> None:
         """Roll back whatever is there of attempts that are covered, and keep those that still write from preparing."""
 
-    def name(self, transaction: Transaction) -> str:
+    def name(self, transaction: TransactionT) -> str:
         """What people find it by in the other system, after the word for what it is there."""
         return f"transaction {transaction}"
 
@@ -121,7 +123,7 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
                 )
         whose = Whose(self.context.job, self.context.sink, generation, checkpoint)
         parts = tuple((write_id, self._written[write_id]) for write_id in write_ids)
-        pre_committed: TransactionCommittable[Transaction] = self.committable(whose, parts, **self.facts())
+        pre_committed: TransactionCommittable[TransactionT] = self.committable(whose, parts, **self.facts())
         if pre_committed.transactions:
             with self.connected(f"sink {whose.sink}: cannot pre-commit checkpoint {checkpoint}") as session:
                 if gone := self.missing(session, pre_committed):
@@ -133,7 +135,7 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
 
     def commit(self, committable: str) -> None:
         """Commit all that is named, unless that is done."""
-        pre_committed: TransactionCommittable[Transaction] = self.committable.from_text(committable)
+        pre_committed: TransactionCommittable[TransactionT] = self.committable.from_text(committable)
         if pre_committed.transactions:
             whose = pre_committed.whose
             with self.connected(f"sink {whose.sink}: cannot commit checkpoint {whose.checkpoint}") as session:
@@ -153,7 +155,7 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
         return self._context
 
     def lost(
-        self, pre_committed: TransactionCommittable[Transaction], transactions: Collection[Transaction]
+        self, pre_committed: TransactionCommittable[TransactionT], transactions: Collection[TransactionT]
     ) -> BadStorage:
         """What to say of transactions that were pre-committed, and can neither be committed nor were."""
         whose = pre_committed.whose
@@ -163,18 +165,18 @@ class TransactionSink(TwoPhaseSink, Generic[Session, Transaction]):
             "one; restore it from a copy, or restart the job from an earlier savepoint"
         )
 
-    def _throw_away(self, session: Session, covered: Callable[[WriteId], bool]) -> None:
+    def _throw_away(self, session: SessionT, covered: Callable[[WriteId], bool]) -> None:
         self.throw_away(session, covered)
         for write_id in list(self._written):
             if covered(write_id):
                 self.forget(write_id)
 
-    def _named(self, transactions: Collection[Transaction]) -> str:
+    def _named(self, transactions: Collection[TransactionT]) -> str:
         first, *others = sorted(map(self.name, transactions))
         return f"{first}{f', with {len(others)} others,' if others else ''}"
 
     @property
-    def _written(self) -> dict[WriteId, tuple[Transaction, ...]]:
+    def _written(self) -> dict[WriteId, tuple[TransactionT, ...]]:
         """What this process has written, and neither committed nor thrown away."""
         return self.__dict__.setdefault("_transactions", {})  # type: ignore[no-any-return]
 

@@ -78,7 +78,7 @@ LOOKED_AT_MAX = 128
 """How many of the files that are known already are looked at again for a checkpoint."""
 TAKEN_MAX = 8
 """How many snapshots of a task are remembered, for when they are published."""
-Mark = tuple[int, int, int]
+FileMark = tuple[int, int, int]
 """What tells whether a file is still the one that was read: its inode, size and time."""
 
 
@@ -92,7 +92,7 @@ class Snapshots:
         self._copy_in = copy_in
         self._facts: dict[str, FileFacts] = {}
         """What is known of each file in the storage."""
-        self._marks: dict[str, Mark | None] = {}
+        self._marks: dict[str, FileMark | None] = {}
         """Which file of the working directory it was read from."""
         self._looked = 0
         self._taken: dict[TaskId, list[tuple[tuple[str, ...], tuple[Group, ...]]]] = {}
@@ -183,7 +183,7 @@ class Snapshots:
         found = list(map(self._facts.get, names))
         wanted = list(compress(names, map(is_, found, repeat(None))))
         new: dict[str, FileFacts] = {}
-        marks: dict[str, Mark | None] = {}
+        marks: dict[str, FileMark | None] = {}
         try:
             for name in wanted:
                 if given_up.is_set():
@@ -214,7 +214,7 @@ class Snapshots:
             if (seen := self._marks.get(name)) is not None and seen != self._mark(name)
         ]
 
-    def _mark(self, name: str) -> Mark | None:
+    def _mark(self, name: str) -> FileMark | None:
         """None if it is not in the working directory. It may be in the storage all the same."""
         try:
             found = os.stat(f"{self._home}/{name}")  # noqa: PTH116 - by far quicker, and there are many

@@ -32,9 +32,9 @@ CHANGES_MAX = 1_000
 """With more added and dropped than this, the next record gets a manifest of its own."""
 NO_TASK = ""
 
-Files = dict[str, Any]
+FileEntry = dict[str, Any]
 """Size and checksum by name."""
-Slots = Mapping[str, Sequence[Files]]
+FileSlots = Mapping[str, Sequence[FileEntry]]
 """The files of each task, in groups that have no name in common. A group that is the same object has not changed."""
 
 
@@ -44,28 +44,28 @@ class Whole:
 
     id: CheckpointId
     sha256: str
-    slots: Mapping[str, Files]
+    slots: Mapping[str, FileEntry]
 
 
 class Changes:
     """What has become of the files of one task since a manifest was written. Looks only at groups that have changed."""
 
-    def __init__(self, groups: Sequence[Files]) -> None:
+    def __init__(self, groups: Sequence[FileEntry]) -> None:
         """The manifest has these."""
-        self._whole: Files = {}
+        self._whole: FileEntry = {}
         for group in groups:
             self._whole.update(group)
         self._groups = {id(group): group for group in groups}
-        self.added: Files = {}
+        self.added: FileEntry = {}
         self.dropped: dict[str, None] = {}
 
-    def follow(self, groups: Sequence[Files]) -> None:
+    def follow(self, groups: Sequence[FileEntry]) -> None:
         """The task has these now."""
         now = {id(group): group for group in groups}
-        gone: Files = {}
+        gone: FileEntry = {}
         for place in self._groups.keys() - now.keys():
             gone.update(self._groups[place])
-        fresh: Files = {}
+        fresh: FileEntry = {}
         for place in now.keys() - self._groups.keys():
             fresh.update(now[place])
         for name in gone.keys() - fresh.keys():
@@ -107,7 +107,7 @@ class Manifests:
         """
         if not isinstance(record, CompletedCheckpoint) or not extra.keys() & {"files", "groups"}:
             return codec.encode(record, extra)
-        slots: Slots | None = extra["groups"] if "groups" in extra else _slots(record, extra["files"])
+        slots: FileSlots | None = extra["groups"] if "groups" in extra else _slots(record, extra["files"])
         if slots is None:
             return codec.encode(record, extra)
         if sum(len(group) for groups in slots.values() for group in groups) <= INLINE_MAX:
@@ -125,7 +125,7 @@ class Manifests:
         manifest = extra.pop("manifest", None)
         if manifest is None or not isinstance(record, CompletedCheckpoint):
             return record, extra
-        slots: dict[str, Files] = {}
+        slots: dict[str, FileEntry] = {}
         if "whole" in manifest:
             whole = self._whole(CheckpointId(manifest["whole"]), manifest["sha256"], where)
             self._used[record.id] = whole.id
@@ -159,7 +159,7 @@ class Manifests:
         self._there.difference_update(found)
         return found
 
-    def _changes(self, record: CheckpointId, slots: Slots) -> dict[str, object]:
+    def _changes(self, record: CheckpointId, slots: FileSlots) -> dict[str, object]:
         if self._newest is None or self._since.keys() != slots.keys() or self._many(slots):
             data = codec.wrap({"files": {slot: _listed(groups) for slot, groups in slots.items()}}, FORMAT)
             self._put(record, data)
@@ -175,7 +175,7 @@ class Manifests:
             "dropped": {slot: list(changes.dropped) for slot, changes in since if changes.dropped},
         }
 
-    def _many(self, slots: Slots) -> bool:
+    def _many(self, slots: FileSlots) -> bool:
         """Whether too much has changed since the newest manifest was written."""
         for slot, groups in slots.items():
             self._since[slot].follow(groups)
@@ -196,7 +196,7 @@ class Manifests:
         return found
 
 
-def _slots(record: CompletedCheckpoint, files: Files) -> Slots | None:
+def _slots(record: CompletedCheckpoint, files: FileEntry) -> FileSlots | None:
     """The files by the task that named them. None if there are some of which nothing else is known."""
     if not all(name in files for each in record.tasks for name in each.files):
         return None
@@ -206,9 +206,9 @@ def _slots(record: CompletedCheckpoint, files: Files) -> Slots | None:
     return {slot: [files] for slot, files in slots.items()}
 
 
-def _listed(groups: Iterable[Files]) -> list[list[Any]]:
+def _listed(groups: Iterable[FileEntry]) -> list[list[Any]]:
     return [[name, *facts] for group in groups for name, facts in group.items()]
 
 
-def _table(listed: Iterable[list[Any]]) -> Files:
+def _table(listed: Iterable[list[Any]]) -> FileEntry:
     return {name: [size, checksum] for name, size, checksum in listed}

@@ -17,9 +17,8 @@ from headgate.layout import FINAL_WATERMARK_MS
 from headgate.view import busy
 from headgate.view.batches import BatchReport, OperatorReport, SourceReport, skew
 from headgate.view.busy import Busy
+from headgate.view.history import Line
 from headgate.view.rocksdb import ROCKSDB
-
-Line = dict[str, Any]
 
 SAMPLES_MAX = 6
 """How many samples of a count are kept: a rate is taken over five of the spans between them."""

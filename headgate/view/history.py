@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Line = dict[str, Any]
+LineView = Mapping[str, Any]
+"""A line that is only read."""
 
 FIGURES = (
     *("duration_ms", "pre_commit_ms", "pre_commits", "publish_ms", "restarts", "unaligned", "generation", "tasks"),

@@ -9,12 +9,10 @@ interrupts is not told: the next one is.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headgate.core.ids import Batch, TaskId
 from headgate.core.state import JobState, Phase
-
-Line = dict[str, Any]
+from headgate.view.history import Line
 
 START = "start"
 """The level of a recovery that no failure of this process began."""

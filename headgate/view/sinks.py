@@ -12,8 +12,7 @@ from headgate.core.commit import SinkState
 from headgate.core.events import CommitFailed, Event, PreCommitFailed, SinkPreCommitted, TransactionCommitted
 from headgate.core.ids import SinkId
 from headgate.core.state import JobState
-
-Line = dict[str, Any]
+from headgate.view.history import Line
 
 
 @dataclass

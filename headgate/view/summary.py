@@ -5,13 +5,13 @@ One rule: a percentile is a value that was measured: the smallest that this shar
 
 from collections.abc import Mapping, Sequence
 
-Summary = dict[str, dict[str, float | None]]
+Summaries = dict[str, dict[str, float | None]]
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 COLUMNS = ("min", "avg", "max", *PERCENTILES)
 
 
-def summary(figures: Mapping[str, Sequence[float]]) -> Summary:
+def summary(figures: Mapping[str, Sequence[float]]) -> Summaries:
     """Least, mean, greatest and percentiles of each figure, whose values are given in order of size."""
     return {name: _of(values) for name, values in figures.items()}
 

@@ -25,8 +25,7 @@ from headgate.core.graph import Graph
 from headgate.core.ids import NO_GENERATION, ChannelId, CheckpointId, SinkId, TaskId
 from headgate.core.records import CompletedCheckpoint, Kind
 from headgate.core.state import JobState, Phase, ready
-
-Line = dict[str, Any]
+from headgate.view.history import Line
 
 SETTLING = (Phase.RECOVERING, Phase.RUNNING, Phase.CLOSING, Phase.CLOSED)
 """Phases in which the sinks' states tell what is left to commit."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import PostgresConnection
 from headgate.connect.postgres.upserting import Upserting, UpsertSink
 from headgate.errors import FencedOff
 from headgate.sink.partitions import Write
@@ -24,7 +24,7 @@ class Held(Upserting):
 
     directory: Path
 
-    def _merge(self, connection: Connection, names: sql.Composed) -> None:
+    def _merge(self, connection: PostgresConnection, names: sql.Composed) -> None:
         try:
             (self.directory / HOLD).rename(self.directory / f".{HELD}")
         except FileNotFoundError:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from headgate.connect.delta.table import DeltaLog, client
 from headgate.connect.tables.placing import local_directory
-from headgate.connect.tables.schema import Columns, check_partition_by, check_partitions
+from headgate.connect.tables.schema import Fields, check_partition_by, check_partitions
 from headgate.connect.tables.sink import TABLE_OPTIONS, TableSink
 from headgate.errors import InvalidOption
 from headgate.sink.api import SinkContext, TwoPhaseSink
@@ -103,10 +103,10 @@ class DeltaSink(TableSink):
         """What was read of the log stays behind."""
         return {**super().__getstate__(), "_kept": None}
 
-    def _create(self, columns: Columns) -> None:
+    def _create(self, columns: Fields) -> None:
         DeltaLog.create(self._target, columns, self._partition_by, self._storage_options)
 
-    def _check(self, columns: Columns) -> None:
+    def _check(self, columns: Fields) -> None:
         where = self.describe()
         check_partitions(columns, self._partition_by, where=where)
         for column in columns:

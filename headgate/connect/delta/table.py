@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from headgate.connect.tables.placing import TableFile
-from headgate.connect.tables.schema import Columns, as_nullable, columns_of, compare
+from headgate.connect.tables.schema import Fields, as_nullable, columns_of, compare
 from headgate.connect.tables.sink import Conflict, Mark, VersionedTable, rows_in
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 
@@ -98,7 +98,7 @@ class DeltaLog(VersionedTable):
 
     @classmethod
     def create(
-        cls, target: Path, columns: Columns, partition_by: Sequence[str], storage_options: dict[str, str]
+        cls, target: Path, columns: Fields, partition_by: Sequence[str], storage_options: dict[str, str]
     ) -> None:
         """Make an empty table. Somebody else may be doing the same."""
         schema = cls.schema(columns, where=f"Delta table in {target}")
@@ -115,7 +115,7 @@ class DeltaLog(VersionedTable):
                 return
 
     @classmethod
-    def schema(cls, columns: Columns, *, where: str) -> Any:
+    def schema(cls, columns: Fields, *, where: str) -> Any:
         """The columns in the words of Delta. Those that Delta does not have are refused."""
         library = client()
         for column in columns:
@@ -137,7 +137,7 @@ class DeltaLog(VersionedTable):
         version = self.at.transaction_version(owner)
         return -1 if version is None else version
 
-    def check(self, columns: Columns) -> None:
+    def check(self, columns: Fields) -> None:
         """Compare with the schema of this version."""
         compare(columns, columns_of(self.at.schema().to_json()), where=f"Delta table in {self.target}")
 

@@ -9,27 +9,27 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from headgate.connect.tables.schema import Columns
+from headgate.connect.tables.schema import Fields
 from headgate.errors import InvalidOption
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-def iceberg_schema(columns: Columns, *, where: str) -> Any:
+def iceberg_schema(columns: Fields, *, where: str) -> Any:
     """A schema in which every column may be null."""
     from pyiceberg.schema import Schema  # noqa: PLC0415 - an extra: only who writes to Iceberg tables has it
 
     return Schema(*_fields(columns, count(1), where))
 
 
-def columns_of_table(schema: Any) -> Columns:
+def columns_of_table(schema: Any) -> Fields:
     """A table's columns, with types to be compared with those of ``iceberg_columns``."""
     return [
         {"name": field.name, "type": shape(field.field_type), "nullable": not field.required} for field in schema.fields
     ]
 
 
-def iceberg_columns(columns: Columns, *, where: str) -> Columns:
+def iceberg_columns(columns: Fields, *, where: str) -> Fields:
     """The columns of rows, with types as Iceberg shows them."""
     fields = iceberg_schema(columns, where=where).fields
     return [

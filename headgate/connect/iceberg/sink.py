@@ -19,7 +19,7 @@ from pyspark.sql.types import ByteType, ShortType
 from headgate.connect.iceberg.catalog import Catalog, client
 from headgate.connect.iceberg.columns import iceberg_schema
 from headgate.connect.iceberg.table import IcebergTable
-from headgate.connect.tables.schema import Columns, check_partition_by, check_partitions
+from headgate.connect.tables.schema import Fields, check_partition_by, check_partitions
 from headgate.connect.tables.sink import TABLE_OPTIONS, TableSink
 from headgate.errors import HeadgateError, InvalidOption
 from headgate.sink.api import SinkContext, TwoPhaseSink
@@ -112,10 +112,10 @@ class IcebergSink(TableSink):
             found.check_partitioned_by(self._partition_by)
         return found
 
-    def _create(self, columns: Columns) -> None:
+    def _create(self, columns: Fields) -> None:
         IcebergTable.create(self._catalog, self._name, columns, self._partition_by)
 
-    def _check(self, columns: Columns) -> None:
+    def _check(self, columns: Fields) -> None:
         iceberg_schema(columns, where=self.describe())
         check_partitions(columns, self._partition_by, where=self.describe())
         if any(column["name"] == PARTITION for column in columns):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headgate.connect.iceberg.catalog import Catalog
 from headgate.connect.iceberg.columns import columns_of_table, iceberg_columns, iceberg_schema
 from headgate.connect.tables.placing import TableFile, local_directory
-from headgate.connect.tables.schema import Columns, compare
+from headgate.connect.tables.schema import Fields, compare
 from headgate.connect.tables.sink import Conflict, Mark, VersionedTable
 from headgate.errors import BadStorage, ExternalError, InvalidOption
 
@@ -65,7 +65,7 @@ class IcebergTable(VersionedTable):
             ) from error
 
     @classmethod
-    def create(cls, catalog: Catalog, name: str, columns: Columns, partition_by: Sequence[str]) -> None:
+    def create(cls, catalog: Catalog, name: str, columns: Fields, partition_by: Sequence[str]) -> None:
         """Make an empty table. Somebody else may be doing the same."""
         from pyiceberg.exceptions import TableAlreadyExistsError  # noqa: PLC0415 - an extra
         from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: PLC0415
@@ -97,7 +97,7 @@ class IcebergTable(VersionedTable):
         """A property of the table."""
         return int(self.at.properties.get(MARK + owner, "-1"))
 
-    def check(self, columns: Columns) -> None:
+    def check(self, columns: Fields) -> None:
         """Compare with the current schema, and see that readers will find every column in files without field ids."""
         where = f"Iceberg table {self.name}"
         schema = self.at.schema()

@@ -15,7 +15,7 @@ IDLE_SECONDS = 30
 """How long the transaction may wait for its client before the server ends it. A process that is frozen in the middle of
 one would hold the lock, and so hold up whoever has taken its place."""
 OWNER_MAX = 255
-Mark = tuple[int, int]
+AppliedMark = tuple[int, int]
 """Generation and checkpoint. An owner's marks only grow."""
 
 
@@ -27,13 +27,13 @@ def note_key(owner: str) -> str:
     return f"{owner[: OWNER_MAX - len(digest) - 1]}#{digest}"
 
 
-def applied(session: Session, owner: str) -> Mark | None:
+def applied(session: Session, owner: str) -> AppliedMark | None:
     """The owner's mark."""
     found = session.ask(f"SELECT generation, checkpoint FROM {APPLIED} WHERE owner = %s", (note_key(owner),))
     return (int(found[0][0]), int(found[0][1])) if found else None
 
 
-def lock(session: Session, owner: str) -> Mark:
+def lock(session: Session, owner: str) -> AppliedMark:
     """Begin a transaction in which nobody else changes the owner's mark; the mark."""
     if "MariaDB" in str(session.get_server_info()):  # type: ignore[no-untyped-call]  # MySQL has no such setting
         session.ask(f"SET SESSION idle_transaction_timeout = {IDLE_SECONDS}")
@@ -47,7 +47,7 @@ def lock(session: Session, owner: str) -> Mark:
     return int(generation), int(checkpoint)
 
 
-def note(session: Session, owner: str, mark: Mark) -> None:
+def note(session: Session, owner: str, mark: AppliedMark) -> None:
     """Set the mark, in the transaction that ``lock`` began."""
     session.ask(
         f"UPDATE {APPLIED} SET generation = %s, checkpoint = %s WHERE owner = %s", (mark[0], mark[1], note_key(owner))

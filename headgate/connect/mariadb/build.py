@@ -12,7 +12,7 @@ from headgate.errors import InvalidOption
 from headgate.sink.api import TwoPhaseSink
 from headgate.values import count
 
-Mode = Literal["staged", "xa"]
+MariaDBMode = Literal["staged", "xa"]
 
 
 def sink(
@@ -23,7 +23,7 @@ def sink(
     database: str = "",
     *,
     table: str,
-    mode: Mode = "staged",
+    mode: MariaDBMode = "staged",
     key: Sequence[str] | None = None,
     parallelism: int | None = None,
     ssl_ca: str | None = None,
@@ -58,8 +58,8 @@ def sink(
     from headgate.connect.mariadb.staged import MariaDBSink  # noqa: PLC0415 - only with the client
     from headgate.connect.mariadb.twophase import XASink  # noqa: PLC0415 - as above
 
-    if mode not in get_args(Mode):
-        raise InvalidOption(f"mariadb.sink: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
+    if mode not in get_args(MariaDBMode):
+        raise InvalidOption(f"mariadb.sink: mode={mode!r} is unknown: choose {' or '.join(get_args(MariaDBMode))}")
     address = _address(host, port, user, password, database, ssl_ca, ssl_cert, ssl_key, ssl_verify_identity)
     if mode == "staged":
         number = 2 if parallelism is None else count(parallelism, name="parallelism", example=2, least=1)

@@ -15,7 +15,7 @@ from pyspark.sql import types
 from headgate.errors import UserError
 
 _TEXT = pa.large_binary()
-Offsets = np.ndarray[tuple[int], np.dtype[np.int64]]
+ByteOffsets = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 SPARK_TYPES = (
     types.BooleanType,
@@ -119,18 +119,18 @@ def _hexadecimal(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(_TEXT, len(column), [nulls, starts, pa.py_buffer(content)])
 
 
-def _offsets(column: pa.Array) -> Offsets:
+def _offsets(column: pa.Array) -> ByteOffsets:
     if not len(column):
-        none: Offsets = np.zeros(1, np.int64)
+        none: ByteOffsets = np.zeros(1, np.int64)
         return none
-    offsets: Offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    offsets: ByteOffsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
     return offsets
 
 
-def _ends(column: pa.Array) -> Offsets:
+def _ends(column: pa.Array) -> ByteOffsets:
     """Where each value ends in ``_content``."""
     offsets = _offsets(column)
-    ends: Offsets = offsets[1:] - offsets[0]
+    ends: ByteOffsets = offsets[1:] - offsets[0]
     return ends
 
 

@@ -24,7 +24,7 @@ LOCK_SECONDS = 20
 """How long a statement waits for a row that another transaction has, before it is tried again."""
 PACKET_BYTES = 256 * 1024
 
-Row = tuple[Any, ...]
+RowTuple = tuple[Any, ...]
 
 _SETTINGS = (
     # The server's own settings may be lax: a value that does not fit must be refused, and a warning be counted.
@@ -53,7 +53,7 @@ class Session(_Connection):
 
     _feed: Iterator[memoryview] | None = None
 
-    def ask(self, sql: str, values: Sequence[object] | None = None) -> tuple[Row, ...]:
+    def ask(self, sql: str, values: Sequence[object] | None = None) -> tuple[RowTuple, ...]:
         """Run a statement; its rows."""
         with self.cursor() as cursor:
             cursor.execute(sql, values)

@@ -137,7 +137,7 @@ class _Prepare:
         return name
 
 
-def _mark(pre_committed: TransactionCommittable[Xid]) -> applied.Mark:
+def _mark(pre_committed: TransactionCommittable[Xid]) -> applied.AppliedMark:
     return int(pre_committed.whose.generation), int(pre_committed.whose.checkpoint)
 
 

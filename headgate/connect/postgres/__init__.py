@@ -16,7 +16,7 @@ from headgate.values import Duration, count, duration_ms
 
 __all__ = ["sink"]
 
-Mode = Literal["two-phase", "upsert"]
+PostgresMode = Literal["two-phase", "upsert"]
 Parameter = str | int
 
 
@@ -24,7 +24,7 @@ def sink(
     dsn: str = "",
     *,
     table: str,
-    mode: Mode = "two-phase",
+    mode: PostgresMode = "two-phase",
     key: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     parallelism: int | None = None,
@@ -65,8 +65,8 @@ def sink(
     rows with the same key in one partition the last wins.
     """
     who = _who(table)
-    if mode not in get_args(Mode):
-        raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
+    if mode not in get_args(PostgresMode):
+        raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(PostgresMode))}")
     from headgate.connect.postgres.client import server  # noqa: PLC0415 - only now is psycopg known to be there
     from headgate.connect.postgres.twophase import PostgresSink  # noqa: PLC0415 - as above
     from headgate.connect.postgres.upserting import UpsertSink  # noqa: PLC0415 - as above
@@ -81,7 +81,7 @@ def sink(
     return PostgresSink(where, table, mapping, _parallelism(parallelism), wait_ms)
 
 
-def _key(mode: Mode, key: Sequence[str] | None, who: str) -> tuple[str, ...]:
+def _key(mode: PostgresMode, key: Sequence[str] | None, who: str) -> tuple[str, ...]:
     if mode != "upsert":
         if key is not None:
             raise InvalidOption(f"{who}: key={key!r} is for mode='upsert', not for mode={mode!r}: leave it out")

@@ -17,7 +17,7 @@ from psycopg.rows import TupleRow
 
 from headgate.errors import ExternalError, HeadgateError, InvalidOption, UserError
 
-Connection = psycopg.Connection[TupleRow]
+PostgresConnection = psycopg.Connection[TupleRow]
 
 CONNECT_SECONDS = 8
 # What a dead network is noticed by. A server that is only slow answers the kernel, and is waited for.
@@ -61,7 +61,7 @@ class Server:
         database = quote(given.get("dbname", user), safe="")
         return f"postgres://{at}{where}/{database}/{quote(table, safe='.')}{query}"
 
-    def connect(self, name: str, **settings: str | int) -> Connection:
+    def connect(self, name: str, **settings: str | int) -> PostgresConnection:
         """A session under this name, outside of any transaction, with these settings of the server."""
         given = " ".join(f"-c {key}={value}" for key, value in settings.items())
         options = " ".join(part for part in (self.parameters.get("options", ""), given) if part)
@@ -118,12 +118,12 @@ class Sessions:
         """Under this name. None is open before it is needed."""
         self._server = server
         self._name = name
-        self._idle: list[Connection] = []
+        self._idle: list[PostgresConnection] = []
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._idle)
 
     @contextmanager
-    def borrow(self) -> Iterator[Connection]:
+    def borrow(self) -> Iterator[PostgresConnection]:
         """A session that answers. One whose work failed is closed."""
         connection = self._awake() or self._server.connect(self._name)
         try:
@@ -139,7 +139,7 @@ class Sessions:
         with self._lock:
             _close_all(self._idle)
 
-    def _awake(self) -> Connection | None:
+    def _awake(self) -> PostgresConnection | None:
         """One that is open, if the server still knows it."""
         while True:
             with self._lock:
@@ -152,7 +152,7 @@ class Sessions:
             connection.close()
 
 
-def _close_all(connections: list[Connection]) -> None:
+def _close_all(connections: list[PostgresConnection]) -> None:
     while connections:
         connections.pop().close()
 

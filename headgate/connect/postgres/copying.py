@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection, Server, translated
+from headgate.connect.postgres.client import PostgresConnection, Server, translated
 from headgate.connect.postgres.fields import Encode, encoder
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.stream import HEADER, TRAILER, Field, as_bytes, lay_out
@@ -27,7 +27,7 @@ PIECE_BYTES = 32 * 1024 * 1024
 @contextmanager
 def writing(
     server: Server, table: PostgresTable, owner: PostgresOwner, write_id: WriteId, wait_ms: int
-) -> Iterator[Connection]:
+) -> Iterator[PostgresConnection]:
     """A session that writes for an attempt, under its name."""
     what = f"sink {write_id.sink}: cannot write batch {write_id.batch} to table {table.describe()}"
     # Rows of Spark may be long in coming, and no limit that a user has elsewhere is meant for that.
@@ -37,7 +37,10 @@ def writing(
 
 
 def copy_rows(
-    connection: Connection, into: sql.Identifier, columns: Sequence[PostgresColumn], batches: Iterator[pa.RecordBatch]
+    connection: PostgresConnection,
+    into: sql.Identifier,
+    columns: Sequence[PostgresColumn],
+    batches: Iterator[pa.RecordBatch],
 ) -> int:
     """Copy all rows. How many there were."""
     first = next(batches)

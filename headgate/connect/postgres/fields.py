@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headgate.connect.postgres.numeric import numeric
-from headgate.connect.postgres.stream import Field, Fixed, Nulls, Varying, as_bytes, lay_out
+from headgate.connect.postgres.stream import Field, Fixed, NullMask, Varying, as_bytes, lay_out
 from headgate.connect.postgres.table import ColumnType
 from headgate.errors import UserError
 
@@ -72,7 +72,7 @@ def encoder(kind: pa.DataType, column: ColumnType) -> Encode | None:
             return None
 
 
-def _nulls(array: pa.Array) -> Nulls:
+def _nulls(array: pa.Array) -> NullMask:
     if array.null_count == 0:
         return None
     found: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)

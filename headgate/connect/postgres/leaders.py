@@ -8,7 +8,7 @@ frozen, and not by an executor that outlives its driver.
 
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import PostgresConnection
 from headgate.connect.postgres.making import OwnTable
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.core import fencing
@@ -28,7 +28,7 @@ TABLE = OwnTable(
 )
 
 
-def raise_to(connection: Connection, schema: str, owner: PostgresOwner, order: Order) -> None:
+def raise_to(connection: PostgresConnection, schema: str, owner: PostgresOwner, order: Order) -> None:
     """Let nothing older than ``order`` be written from here on. ``FencedOff`` if something newer was.
 
     One statement outside of any transaction: a process that is frozen holds no lock.
@@ -43,7 +43,7 @@ def raise_to(connection: Connection, schema: str, owner: PostgresOwner, order: O
         raise FencedOff(_why(owner, known(connection, schema, owner), order))
 
 
-def known(connection: Connection, schema: str, owner: PostgresOwner) -> Order:
+def known(connection: PostgresConnection, schema: str, owner: PostgresOwner) -> Order:
     """To which attempt the row is raised."""
     query = sql.SQL("SELECT generation, batch, run FROM {} WHERE owner = %s").format(TABLE.identifier(schema))
     row = connection.execute(query, [owner.label]).fetchone() or (0, -1, 0)
@@ -56,7 +56,7 @@ def still_leading(schema: str, owner: PostgresOwner, order: Order) -> sql.Compos
     return query.format(TABLE.identifier(schema), owner.label, *order)
 
 
-def refused(connection: Connection, schema: str, owner: PostgresOwner, order: Order) -> HeadgateError:
+def refused(connection: PostgresConnection, schema: str, owner: PostgresOwner, order: Order) -> HeadgateError:
     """The error of an attempt that does not lead."""
     leader = known(connection, schema, owner)
     if fencing.may_lead(leader, order):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from psycopg import errors, sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import PostgresConnection
 from headgate.errors import InvalidOption
 
 _CREATION_LOCK = 0x6865616467617465
@@ -32,7 +32,7 @@ class OwnTable:
         """Its name in SQL."""
         return sql.Identifier(schema, self.name)
 
-    def ensure(self, connection: Connection, schema: str, *, who: str) -> None:
+    def ensure(self, connection: PostgresConnection, schema: str, *, who: str) -> None:
         """See that the table is there and can be written, and create it if it is not there."""
         name = f"{schema}.{self.name}"
         if not self._held(connection, schema):
@@ -63,7 +63,7 @@ class OwnTable:
                 "another schema"
             ) from None
 
-    def _held(self, connection: Connection, schema: str) -> dict[str, bool] | None:
+    def _held(self, connection: PostgresConnection, schema: str) -> dict[str, bool] | None:
         """Which rights there are. None if there is no table."""
         asked = ", ".join(f"has_table_privilege(c, '{right}')" for right in self.rights)
         query = sql.SQL("SELECT {} FROM to_regclass(%s) AS c WHERE c IS NOT NULL").format(sql.SQL(asked))

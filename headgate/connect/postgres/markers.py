@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import PostgresConnection
 from headgate.connect.postgres.making import OwnTable
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.core.ids import CheckpointId
@@ -34,12 +34,12 @@ def markers(schema: str) -> sql.Identifier:
     return TABLE.identifier(schema)
 
 
-def ensure(connection: Connection, schema: str, *, who: str) -> None:
+def ensure(connection: PostgresConnection, schema: str, *, who: str) -> None:
     """See that the table is there and can be written, and create it if it is not there."""
     TABLE.ensure(connection, schema, who=who)
 
 
-def mark(connection: Connection, schema: str, owner: PostgresOwner, gid: str) -> None:
+def mark(connection: PostgresConnection, schema: str, owner: PostgresOwner, gid: str) -> None:
     """Note a transaction, inside of it."""
     connection.execute(
         sql.SQL("INSERT INTO {} (owner, gid) VALUES (%s, %s)").format(markers(schema)), [owner.label, gid]
@@ -47,7 +47,7 @@ def mark(connection: Connection, schema: str, owner: PostgresOwner, gid: str) ->
 
 
 def committed(
-    connection: Connection, schema: str, owner: PostgresOwner, checkpoint: CheckpointId, gids: Collection[str]
+    connection: PostgresConnection, schema: str, owner: PostgresOwner, checkpoint: CheckpointId, gids: Collection[str]
 ) -> set[str]:
     """Which of these transactions of a checkpoint are committed. They must be known not to be prepared any more."""
     if not gids:
@@ -61,7 +61,7 @@ def committed(
 
 
 def settle(
-    connection: Connection, schema: str, owner: PostgresOwner, checkpoint: CheckpointId, gids: Sequence[str]
+    connection: PostgresConnection, schema: str, owner: PostgresOwner, checkpoint: CheckpointId, gids: Sequence[str]
 ) -> None:
     """Note that all transactions of a checkpoint are committed, and forget them one by one.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from headgate.connect.plain import warn_if_plain
-from headgate.connect.postgres.client import Connection, Server, translated
+from headgate.connect.postgres.client import PostgresConnection, Server, translated
 from headgate.connect.postgres.names import PostgresOwner
 from headgate.connect.postgres.table import PostgresTable
 from headgate.errors import InvalidOption
@@ -20,7 +20,7 @@ OLDEST = 120_000
 
 
 @contextmanager
-def opened(server: Server, owner: PostgresOwner, who: str) -> Iterator[Connection]:
+def opened(server: Server, owner: PostgresOwner, who: str) -> Iterator[PostgresConnection]:
     """A session for the questions."""
     with (
         translated(f"{who}: cannot be opened"),
@@ -32,7 +32,7 @@ def opened(server: Server, owner: PostgresOwner, who: str) -> Iterator[Connectio
         yield connection
 
 
-def check_writable(connection: Connection, *, who: str) -> None:
+def check_writable(connection: PostgresConnection, *, who: str) -> None:
     """See that the server is new enough, and takes changes."""
     version = connection.info.server_version
     if version < OLDEST:
@@ -45,7 +45,7 @@ def check_writable(connection: Connection, *, who: str) -> None:
         )
 
 
-def check_server(connection: Connection, *, parallelism: int | None, who: str) -> None:
+def check_server(connection: PostgresConnection, *, parallelism: int | None, who: str) -> None:
     """See that the server prepares transactions, as many as a batch needs."""
     check_writable(connection, who=who)
     row = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone()

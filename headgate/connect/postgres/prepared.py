@@ -8,7 +8,7 @@ from datetime import datetime
 
 from psycopg import errors, sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import PostgresConnection
 from headgate.connect.postgres.names import PREFIX, Part, PostgresOwner
 from headgate.errors import ExternalError
 from headgate.retry import Retry, RetryPolicy
@@ -33,13 +33,13 @@ WHERE datname = current_database() AND usename = current_user AND {} AND pid <> 
 """
 
 
-def found(connection: Connection, owner: PostgresOwner) -> list[Part]:
+def found(connection: PostgresConnection, owner: PostgresOwner) -> list[Part]:
     """All prepared transactions of this owner."""
     rows = connection.execute(f"{_PREPARED} AND starts_with(gid, %s)", [f"{owner.label}:"]).fetchall()
     return [part for (gid,) in rows if (part := owner.part(gid)) is not None]
 
 
-def other_incarnations(connection: Connection, owner: PostgresOwner) -> list[tuple[str, datetime]]:
+def other_incarnations(connection: PostgresConnection, owner: PostgresOwner) -> list[tuple[str, datetime]]:
     """The prepared transactions that other incarnations of this sink left, the oldest first, with their times."""
     query = (
         "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database() "
@@ -48,7 +48,7 @@ def other_incarnations(connection: Connection, owner: PostgresOwner) -> list[tup
     return connection.execute(query, [owner.any_incarnation, f"{owner.label}:"]).fetchall()
 
 
-def free(connection: Connection) -> int:
+def free(connection: PostgresConnection) -> int:
     """How many more transactions the server has room to prepare."""
     row = connection.execute(
         "SELECT current_setting('max_prepared_transactions')::int - count(*)::int FROM pg_prepared_xacts"
@@ -60,7 +60,7 @@ class NoRoom(ExternalError):
     """The server has no room for another prepared transaction."""
 
 
-def take_room(connection: Connection, wait_seconds: float) -> None:
+def take_room(connection: PostgresConnection, wait_seconds: float) -> None:
     """Wait until there is room for one more prepared transaction, and keep it for this session's transaction.
 
     The server forgets rows that it has no room to prepare, so room is taken before the rows come. It is an advisory
@@ -75,17 +75,17 @@ def take_room(connection: Connection, wait_seconds: float) -> None:
             )
 
 
-def commit_prepared(connection: Connection, gid: str, wait_seconds: float) -> bool:
+def commit_prepared(connection: PostgresConnection, gid: str, wait_seconds: float) -> bool:
     """Commit one. Whether it was there."""
     return _finish(connection, "COMMIT PREPARED {}", gid, wait_seconds)
 
 
-def roll_back_prepared(connection: Connection, gid: str, wait_seconds: float) -> bool:
+def roll_back_prepared(connection: PostgresConnection, gid: str, wait_seconds: float) -> bool:
     """Roll back one. Whether it was there."""
     return _finish(connection, "ROLLBACK PREPARED {}", gid, wait_seconds)
 
 
-def end_sessions(connection: Connection, owner: PostgresOwner, covered: Callable[[WriteId], bool]) -> None:
+def end_sessions(connection: PostgresConnection, owner: PostgresOwner, covered: Callable[[WriteId], bool]) -> None:
     """End the sessions that still write for an attempt that is covered, so that they prepare nothing any more."""
     named = _SESSIONS.format("", "starts_with(application_name, %s)")
     ended = _SESSIONS.format(", pg_terminate_backend(pid)", "application_name = ANY(%s)")
@@ -101,7 +101,7 @@ def end_sessions(connection: Connection, owner: PostgresOwner, covered: Callable
             raise ExternalError(f"PostgreSQL does not end sessions that write for nobody ({', '.join(names)})")
 
 
-def _finish(connection: Connection, order: str, gid: str, wait_seconds: float) -> bool:
+def _finish(connection: PostgresConnection, order: str, gid: str, wait_seconds: float) -> bool:
     def ended_by_another(error: Exception) -> bool:
         return isinstance(error, errors.ObjectNotInPrerequisiteState)
 

@@ -20,7 +20,7 @@ HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 """What a stream ends with: a row of -1 fields."""
 
-Nulls = NDArray[np.bool_] | None
+NullMask = NDArray[np.bool_] | None
 """Which values are null. None: none is."""
 
 
@@ -30,7 +30,7 @@ class Fixed:
 
     values: NDArray[Any]
     kind: np.dtype[Any]
-    nulls: Nulls
+    nulls: NullMask
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Varying:
     """
 
     data: pa.Array
-    nulls: Nulls
+    nulls: NullMask
     head: NDArray[Any] | None = None
 
 
@@ -76,7 +76,7 @@ def as_bytes(rows: pa.Array) -> memoryview:
     return memoryview(data)[ends[0] : ends[-1]]
 
 
-def _length(lengths: Any, nulls: Nulls) -> Any:
+def _length(lengths: Any, nulls: NullMask) -> Any:
     return lengths if nulls is None else np.where(nulls, np.int32(-1), lengths)
 
 
@@ -85,10 +85,10 @@ class _Layout:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._open: list[tuple[Any, np.dtype[Any], Nulls]] = []
+        self._open: list[tuple[Any, np.dtype[Any], NullMask]] = []
         self._done: list[pa.Array] = []
 
-    def add(self, values: Any, kind: np.dtype[Any], nulls: Nulls = None) -> None:
+    def add(self, values: Any, kind: np.dtype[Any], nulls: NullMask = None) -> None:
         """Values of one width. Where one is null it takes no room."""
         self._open.append((values, kind, nulls))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection
+from headgate.connect.postgres.client import PostgresConnection
 from headgate.errors import InvalidOption
 
 _PLAIN, _PARTITIONED = "r", "p"
@@ -107,7 +107,7 @@ class PostgresTable:
         )
 
 
-def read_table(connection: Connection, name: str, *, who: str, rights: Sequence[str]) -> PostgresTable:
+def read_table(connection: PostgresConnection, name: str, *, who: str, rights: Sequence[str]) -> PostgresTable:
     """Look the table up, and see that it can be written to with these rights (``INSERT``, ``UPDATE``, ``SELECT``)."""
     row = connection.execute(_TABLE, [name]).fetchone()
     if row is None:

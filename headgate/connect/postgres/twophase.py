@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headgate.connect.postgres import markers, prepared
-from headgate.connect.postgres.client import Connection, Server, Sessions, translated
+from headgate.connect.postgres.client import PostgresConnection, Server, Sessions, translated
 from headgate.connect.postgres.columns import in_partitions, matched
 from headgate.connect.postgres.committable import PostgresCommittable
 from headgate.connect.postgres.names import Part, PostgresOwner
@@ -43,7 +43,7 @@ FEW = 4
 logger = logging.getLogger("headgate")
 
 
-class PostgresSink(PreparedSink[Connection, Part]):
+class PostgresSink(PreparedSink[PostgresConnection, Part]):
     """What ``sink`` makes."""
 
     committable = PostgresCommittable
@@ -91,7 +91,7 @@ class PostgresSink(PreparedSink[Connection, Part]):
         super().open(context)
 
     @contextmanager
-    def connected(self, what: str) -> Iterator[Connection]:
+    def connected(self, what: str) -> Iterator[PostgresConnection]:
         """A session of this process, used again."""
         assert self._sessions is not None, "open comes first"
         with translated(what), self._sessions.borrow() as connection:
@@ -131,19 +131,19 @@ class PostgresSink(PreparedSink[Connection, Part]):
         """By the identifier."""
         return f"prepared transaction {self._gid(transaction)}"
 
-    def prepared(self, session: Connection) -> Mapping[Part, WriteId]:
+    def prepared(self, session: PostgresConnection) -> Mapping[Part, WriteId]:
         """Those in this database."""
         return {part: part.write_id for part in prepared.found(session, self.owner)}
 
-    def commit_prepared(self, session: Connection, transaction: Part) -> bool:
+    def commit_prepared(self, session: PostgresConnection, transaction: Part) -> bool:
         """``COMMIT PREPARED``."""
         return prepared.commit_prepared(session, self._gid(transaction), self._wait_ms / 1_000)
 
-    def roll_back(self, session: Connection, transaction: Part) -> None:
+    def roll_back(self, session: PostgresConnection, transaction: Part) -> None:
         """``ROLLBACK PREPARED``."""
         prepared.roll_back_prepared(session, self._gid(transaction), self._wait_ms / 1_000)
 
-    def commit_each(self, session: Connection, transactions: Sequence[Part]) -> Collection[Part]:
+    def commit_each(self, session: PostgresConnection, transactions: Sequence[Part]) -> Collection[Part]:
         """Commit many side by side."""
         if len(transactions) <= FEW:
             return super().commit_each(session, transactions)
@@ -156,19 +156,19 @@ class PostgresSink(PreparedSink[Connection, Part]):
         return side_by_side(commit_some, transactions, min(COMMITS_AT_ONCE, -(-len(transactions) // FEW)))
 
     def committed(
-        self, session: Connection, pre_committed: TransactionCommittable[Part], gone: Collection[Part]
+        self, session: PostgresConnection, pre_committed: TransactionCommittable[Part], gone: Collection[Part]
     ) -> Collection[Part]:
         """Those whose marker is there, or that of their checkpoint."""
         gids = {self._gid(part): part for part in gone}
         schema, checkpoint = _schema(pre_committed), pre_committed.whose.checkpoint
         return [gids[gid] for gid in markers.committed(session, schema, self.owner, checkpoint, gids)]
 
-    def settle(self, session: Connection, pre_committed: TransactionCommittable[Part]) -> None:
+    def settle(self, session: PostgresConnection, pre_committed: TransactionCommittable[Part]) -> None:
         """Put the checkpoint's marker in the place of those of its transactions."""
         gids = list(map(self._gid, pre_committed.transactions))
         markers.settle(session, _schema(pre_committed), self.owner, pre_committed.whose.checkpoint, gids)
 
-    def throw_away(self, session: Connection, covered: Callable[[WriteId], bool]) -> None:
+    def throw_away(self, session: PostgresConnection, covered: Callable[[WriteId], bool]) -> None:
         """End the sessions that still write for what is covered, and roll back what they prepared."""
         prepared.end_sessions(session, self.owner, covered)
         super().throw_away(session, covered)
@@ -181,7 +181,7 @@ class PostgresSink(PreparedSink[Connection, Part]):
     def _gid(self, part: Part) -> str:
         return self.owner.name(part.write_id, part.place)
 
-    def _tell_of_other_incarnations(self, connection: Connection, owner: PostgresOwner, who: str) -> None:
+    def _tell_of_other_incarnations(self, connection: PostgresConnection, owner: PostgresOwner, who: str) -> None:
         if left := prepared.other_incarnations(connection, owner):
             oldest, since = left[0]
             logger.warning(

@@ -14,7 +14,7 @@ from psycopg import errors, sql
 from pyspark.sql import DataFrame
 
 from headgate.connect.postgres import leaders
-from headgate.connect.postgres.client import Connection, Server, Sessions, translated
+from headgate.connect.postgres.client import PostgresConnection, Server, Sessions, translated
 from headgate.connect.postgres.columns import matched, partitioned_by_key
 from headgate.connect.postgres.copying import copy_rows, writing
 from headgate.connect.postgres.names import PostgresOwner
@@ -194,7 +194,7 @@ class Upserting:
                     )
             yield batch
 
-    def _merge(self, connection: Connection, names: sql.Composed) -> None:
+    def _merge(self, connection: PostgresConnection, names: sql.Composed) -> None:
         others = [column.name for column in self.columns if column.name not in self.key]
         action: sql.Composable = sql.SQL("NOTHING")
         if others:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from psycopg import sql
 
-from headgate.connect.postgres.client import Connection, Server
+from headgate.connect.postgres.client import PostgresConnection, Server
 from headgate.connect.postgres.copying import copy_rows, writing
 from headgate.connect.postgres.markers import mark
 from headgate.connect.postgres.names import PostgresOwner
@@ -46,7 +46,7 @@ class Preparing:
             connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid)))
         return gid
 
-    def _clear(self, connection: Connection, place: Place) -> None:
+    def _clear(self, connection: PostgresConnection, place: Place) -> None:
         """An earlier attempt of Spark at this partition may have come to its end. It would hold locks on our rows."""
         for part in found(connection, self.owner):
             if part.write_id == self.write_id and part.place.partition == place.partition:

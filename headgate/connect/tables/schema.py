@@ -10,14 +10,14 @@ from typing import Any
 
 from headgate.errors import InvalidOption
 
-Columns = Sequence[Mapping[str, Any]]
+Fields = Sequence[Mapping[str, Any]]
 """Columns in the JSON form of Spark's schemas: ``name``, ``type`` and ``nullable``."""
 
 PARTITION_TYPES = frozenset({"string", "byte", "short", "integer", "long", "boolean", "date"})
 """What a table may be partitioned by: types whose text is the same for every reader."""
 
 
-def columns_of(schema: str) -> Columns:
+def columns_of(schema: str) -> Fields:
     """The columns of a schema that Spark wrote as JSON."""
     fields = json.loads(schema)["fields"]
     return tuple({"name": str(f["name"]), "type": plain(f["type"]), "nullable": bool(f["nullable"])} for f in fields)
@@ -43,13 +43,13 @@ def plain(kind: Any) -> Any:
 NULLABLE: Mapping[str, Any] = {"nullable": True, "metadata": {}}
 
 
-def as_nullable(columns: Columns) -> str:
+def as_nullable(columns: Fields) -> str:
     """The schema, as JSON, of a table for these columns: all may be null."""
     fields = [{"name": column["name"], "type": column["type"], **NULLABLE} for column in columns]
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def compare(staged: Columns, table: Columns, *, where: str, show: Callable[[Any], str] = json.dumps) -> None:
+def compare(staged: Fields, table: Fields, *, where: str, show: Callable[[Any], str] = json.dumps) -> None:
     """Refuse columns that a table cannot take. Types are compared as they are given."""
     wanted = {column["name"]: column for column in table}
     problems = []
@@ -68,7 +68,7 @@ def compare(staged: Columns, table: Columns, *, where: str, show: Callable[[Any]
         raise InvalidOption(f"{where} cannot take the job's rows: {'; '.join(problems)}: change the rows or the table")
 
 
-def check_partitions(columns: Columns, partition_by: Sequence[str], *, where: str) -> None:
+def check_partitions(columns: Fields, partition_by: Sequence[str], *, where: str) -> None:
     """Refuse partition columns that are not there, or of a type whose text is not one for all readers."""
     types = {column["name"]: column["type"] for column in columns}
     for name in partition_by:

@@ -18,7 +18,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame
 
 from headgate.connect.tables.placing import TableFile, place, temporary_in
-from headgate.connect.tables.schema import Columns, columns_of
+from headgate.connect.tables.schema import Fields, columns_of
 from headgate.core.ids import Generation
 from headgate.errors import BadStorage, ExternalError
 from headgate.retry import Retry, RetryPolicy
@@ -69,7 +69,7 @@ class VersionedTable(ABC):
         """The number of the owner's newest commit; negative if there is none."""
 
     @abstractmethod
-    def check(self, columns: Columns) -> None:
+    def check(self, columns: Fields) -> None:
         """Refuse columns that the table cannot take, with a ``UserError`` that names them."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class TableSink(StagedSink):
         """The newest version of the table; None if there is no table."""
 
     @abstractmethod
-    def _create(self, columns: Columns) -> None:
+    def _create(self, columns: Fields) -> None:
         """Make an empty table, unless somebody else has."""
 
     @abstractmethod
@@ -161,7 +161,7 @@ class TableSink(StagedSink):
         return dataframe
 
     @abstractmethod
-    def _check(self, columns: Columns) -> None:
+    def _check(self, columns: Fields) -> None:
         """Refuse columns that no table of this format can have."""
 
     def _stage(self, dataframe: DataFrame, part: Path) -> None:
@@ -179,7 +179,7 @@ class TableSink(StagedSink):
             return size == 0
         return bool(parquet.read_metadata(file).num_rows == 0)
 
-    def _columns(self, pre_committed: StagedCommittable) -> Columns:
+    def _columns(self, pre_committed: StagedCommittable) -> Fields:
         """The columns of all parts together. Those of a part without files do not matter."""
         found: dict[str, dict[str, Any]] = {}
         for write_id, part in pre_committed.write_ids():

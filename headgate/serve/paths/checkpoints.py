@@ -1,6 +1,5 @@
 """Checkpoints and savepoints of a job, and figures that are made of them."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query
@@ -11,8 +10,8 @@ from headgate.run.savepoints import path_of
 from headgate.serve import checkpoints as shaped, models, shapes
 from headgate.serve.asking import PAGE, PAGE_MAX, RequestRefused, chosen, known
 from headgate.serve.catalog import JobCatalog, ServedJob
+from headgate.view.history import LineView
 
-Line = Mapping[str, Any]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 Before = Annotated[int | None, Query(ge=0)]
 Number = Annotated[int, Path(ge=0)]
@@ -96,7 +95,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         return chosen(shapes.job_metrics(view, counts, None if last is None else _statistics(job, view, last)), get)
 
 
-def _one(job: ServedJob, number: int) -> Line:
+def _one(job: ServedJob, number: int) -> LineView:
     with job.reading.past() as past:
         one = past.checkpoint(number)
     if one is None:
@@ -104,7 +103,7 @@ def _one(job: ServedJob, number: int) -> Line:
     return one
 
 
-def _latest(job: ServedJob, view: Line, past: JobPast) -> dict[str, Any]:
+def _latest(job: ServedJob, view: LineView, past: JobPast) -> dict[str, Any]:
     newest = {name: None if one is None else _statistics(job, view, one) for name, one in past.newest().items()}
     return {**newest, "restored": _restored(job, past)}
 
@@ -124,6 +123,6 @@ def _restored(job: ServedJob, past: JobPast) -> dict[str, Any] | None:
     }
 
 
-def _statistics(job: ServedJob, view: Line, one: Line) -> dict[str, Any]:
+def _statistics(job: ServedJob, view: LineView, one: LineView) -> dict[str, Any]:
     progress = next((each for each in view.get("in_progress", ()) if each["id"] == one["id"]), None)
     return shaped.statistics(one, path_of(job.uri, CheckpointId(one["id"])), len(view["tasks"]) or None, progress)

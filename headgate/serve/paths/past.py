@@ -1,6 +1,6 @@
 """What happened to a job: events, exceptions, restarts, logs, and what is wrong by all that."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -14,8 +14,8 @@ from headgate.serve import failures, models
 from headgate.serve.asking import LINES_MAX, PAGE, PAGE_MAX, RequestRefused, known
 from headgate.serve.catalog import JobCatalog, ServedJob, now_ms
 from headgate.store.history import HistoryPosition
+from headgate.view.history import LineView
 
-Line = Mapping[str, Any]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 FOR_EACH = 20
 """How many events are read first for each thing that is told by several."""
@@ -84,7 +84,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         }
 
 
-def _short(line: Line) -> dict[str, Any]:
+def _short(line: LineView) -> dict[str, Any]:
     """An event, without what is long and looked up elsewhere."""
     receipt = line.get(EVENT)
     return {**line, EVENT: {**receipt, "committable": None}} if isinstance(receipt, dict) else dict(line)

@@ -17,7 +17,7 @@ from headgate.serve.catalog import JobCatalog, ServedJob
 from headgate.serve.paths.inspection import forward
 
 Checkpoint = Annotated[int | None, Query(ge=0)]
-Keys = Annotated[list[str] | None, Query(alias="key")]
+KeyQuery = Annotated[list[str] | None, Query(alias="key")]
 Rows = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 Seconds = Annotated[float, Query(gt=0, le=600)]
 
@@ -29,7 +29,7 @@ class Parameters:
     checkpoint: Checkpoint = None
     operator: str | None = None
     state: str | None = None
-    key: Keys = None
+    key: KeyQuery = None
     limit: Rows = LIMIT
     timeout_s: Seconds = TIMEOUT_S
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from headgate.checksums import in_parallel
 from headgate.store.api import Entry, Missing, Store
-from headgate.store.history.index import Span
+from headgate.store.history.index import LineSpan
 from headgate.store.local import reporting
 
 FOLDER = "history"
@@ -36,7 +36,7 @@ READ_AT_ONCE = 16
 HEAD_BYTES = 16 << 10
 """As much of an index is read to find its header, which is mostly far shorter."""
 
-Key = tuple[int, int]
+SegmentKey = tuple[int, int]
 """Epoch and number of a segment: their order is that of the history."""
 
 _NAME = re.compile(r"(\d{6,})-(\d{6,})(?:\.(\d{6,}))?\.(jsonl|index)", re.ASCII)
@@ -47,7 +47,7 @@ _OBJECT = re.compile(r"\d{13}-[0-9a-f]{12}-\d{6}\.jsonl", re.ASCII)
 class HistorySegment:
     """One segment as a listing shows it."""
 
-    key: Key
+    key: SegmentKey
     parts: tuple[Entry, ...]
     """Its files, in the order of what they hold: one, or parts that nobody has rolled."""
     index: Entry | None = None
@@ -94,12 +94,12 @@ class Reads:
         return data
 
 
-def segment_path(key: Key, part: int | None = None) -> str:
+def segment_path(key: SegmentKey, part: int | None = None) -> str:
     """The file of a segment, or of a part of it."""
     return f"{FOLDER}/{key[0]:06d}-{key[1]:06d}{'' if part is None else f'.{part:06d}'}.jsonl"
 
 
-def index_path(key: Key) -> str:
+def index_path(key: SegmentKey) -> str:
     """The index of a segment."""
     return f"{FOLDER}/{key[0]:06d}-{key[1]:06d}.index"
 
@@ -114,9 +114,9 @@ class HistoryFiles:
 
     def now(self) -> HistoryListing:
         """What there is now."""
-        whole: dict[Key, Entry] = {}
-        parts: dict[Key, dict[int, Entry]] = {}
-        indexes: dict[Key, Entry] = {}
+        whole: dict[SegmentKey, Entry] = {}
+        parts: dict[SegmentKey, dict[int, Entry]] = {}
+        indexes: dict[SegmentKey, Entry] = {}
         objects: list[Entry] = []
         foreign: list[str] = []
         for entry in self.job.list(FOLDER, depth=1):
@@ -168,7 +168,7 @@ class HistoryFiles:
         data = b"".join(in_parallel(self._read_part, wanted, 1 if self.job.local_root else READ_AT_ONCE))
         return data[len(data) - max(0, begin - offset) :] if wanted else b""
 
-    def read_spans(self, segment: HistorySegment, spans: Sequence[Span]) -> list[bytes]:
+    def read_spans(self, segment: HistorySegment, spans: Sequence[LineSpan]) -> list[bytes]:
         """Some lines of a segment."""
         if not spans:
             return []

@@ -18,9 +18,9 @@ from headgate.errors import BadStorage
 from headgate.store import codec
 from headgate.store.history.lines import HistoryLine, LinePiece
 
-Run = tuple[int, int]
+NumberRun = tuple[int, int]
 """Ids from the first to the last of them, with both."""
-Span = tuple[int, int]
+LineSpan = tuple[int, int]
 """Offset and length of a line in its segment."""
 
 GENERATION, ENDED, RESTART, FAILED_TASK = "generation", "ended", "restart", "task-failed"
@@ -47,7 +47,7 @@ class SegmentIndex:
     first_ms: int | None = None
     last_ms: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
-    spans: dict[str, Span] = field(default_factory=dict)
+    spans: dict[str, LineSpan] = field(default_factory=dict)
     """Where the last line of a kind is: ``generation``, ``ended``, ``mark``, ``failure``, ``checkpoint``, ``last``."""
     leaders: list[dict[str, Any]] = field(default_factory=list)
     """Who led: ``leader``, ``started_ms`` and ``restarts`` by level. The first may have begun before this segment, and
@@ -56,7 +56,7 @@ class SegmentIndex:
     failed: set[int] = field(default_factory=set)
     mentioned: set[int] = field(default_factory=set)
     savepoints: set[int] = field(default_factory=set)
-    rows: dict[int, list[Span]] = field(default_factory=dict)
+    rows: dict[int, list[LineSpan]] = field(default_factory=dict)
     figures: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in FIGURES})
 
     def take(self, piece: LinePiece) -> None:
@@ -86,7 +86,7 @@ class SegmentIndex:
             self.take(piece)
         self.covered = covered
 
-    def _follow(self, event: str, line: HistoryLine, span: Span) -> None:
+    def _follow(self, event: str, line: HistoryLine, span: LineSpan) -> None:
         """What a job's status is made of."""
         if event in MARKS:
             self.spans[event] = self.spans["mark"] = span
@@ -102,7 +102,7 @@ class SegmentIndex:
                 self.leaders.append(_leader(None, None))
             self.leaders[-1]["restarts"][level] += 1
 
-    def _checkpoint(self, checkpoint: int, event: str, line: HistoryLine, span: Span) -> None:
+    def _checkpoint(self, checkpoint: int, event: str, line: HistoryLine, span: LineSpan) -> None:
         self.rows.setdefault(checkpoint, []).append(span)
         self.mentioned.add(checkpoint)
         if line.get("kind") == "savepoint":
@@ -160,12 +160,12 @@ class SegmentHeader:
     first_ms: int | None = None
     last_ms: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    spans: Mapping[str, Span] = field(default_factory=dict)
+    spans: Mapping[str, LineSpan] = field(default_factory=dict)
     leaders: list[dict[str, Any]] = field(default_factory=list)
-    completed: list[Run] = field(default_factory=list)
-    failed: list[Run] = field(default_factory=list)
-    mentioned: list[Run] = field(default_factory=list)
-    savepoints: list[Run] = field(default_factory=list)
+    completed: list[NumberRun] = field(default_factory=list)
+    failed: list[NumberRun] = field(default_factory=list)
+    mentioned: list[NumberRun] = field(default_factory=list)
+    savepoints: list[NumberRun] = field(default_factory=list)
 
 
 def decode_header(data: bytes, where: str) -> SegmentHeader | None:
@@ -201,7 +201,7 @@ def decode_index(data: bytes, where: str) -> SegmentIndex:
     )
 
 
-def decode_rows(data: bytes, where: str) -> dict[int, list[Span]]:
+def decode_rows(data: bytes, where: str) -> dict[int, list[LineSpan]]:
     """Where the lines of each checkpoint are."""
     return _rows(codec.unwrap(_part(data, 1, where), where))
 
@@ -214,9 +214,9 @@ def decode_figures(data: bytes, where: str) -> dict[str, list[float]]:
 # -- runs of ids -----------------------------------------------------------------------------------------------------
 
 
-def runs(ids: Iterable[int]) -> list[Run]:
+def runs(ids: Iterable[int]) -> list[NumberRun]:
     """Ids as runs, in their order."""
-    found: list[Run] = []
+    found: list[NumberRun] = []
     for each in sorted(ids):
         if found and each == found[-1][1] + 1:
             found[-1] = (found[-1][0], each)
@@ -225,14 +225,14 @@ def runs(ids: Iterable[int]) -> list[Run]:
     return found
 
 
-def members(given: Iterable[Run]) -> Iterable[int]:
+def members(given: Iterable[NumberRun]) -> Iterable[int]:
     """The ids in some runs."""
     return (each for first, last in given for each in range(first, last + 1))
 
 
-def union(given: Iterable[Run]) -> list[Run]:
+def union(given: Iterable[NumberRun]) -> list[NumberRun]:
     """Runs that may overlap, as runs that do not, in their order."""
-    found: list[Run] = []
+    found: list[NumberRun] = []
     for first, last in sorted(given):
         if found and first <= found[-1][1] + 1:
             found[-1] = (found[-1][0], max(last, found[-1][1]))
@@ -241,14 +241,14 @@ def union(given: Iterable[Run]) -> list[Run]:
     return found
 
 
-def length(given: list[Run]) -> int:
+def length(given: list[NumberRun]) -> int:
     """How many ids are in runs that do not overlap."""
     return sum(last - first + 1 for first, last in given)
 
 
-def without(given: list[Run], taken: list[Run]) -> list[Run]:
+def without(given: list[NumberRun], taken: list[NumberRun]) -> list[NumberRun]:
     """The ids of the one that are not in the other. Both as ``union`` gives them."""
-    found: list[Run] = []
+    found: list[NumberRun] = []
     rest = iter([*taken, (1 << 62, 1 << 62)])
     hole = next(rest)
     for first, last in given:
@@ -268,7 +268,7 @@ def without(given: list[Run], taken: list[Run]) -> list[Run]:
     return found
 
 
-def highest(given: list[Run], limit: int, below: int | None) -> list[int]:
+def highest(given: list[NumberRun], limit: int, below: int | None) -> list[int]:
     """The highest ids below a bound, the highest first. As ``union`` gives them."""
     found: list[int] = []
     for first, last in reversed(given):
@@ -314,7 +314,7 @@ def _header(body: Mapping[str, Any], where: str) -> SegmentHeader:
         raise BadStorage(f"{where} is not an index of this Headgate ({error}): it is made anew if deleted") from error
 
 
-def _rows(body: Mapping[str, Any]) -> dict[int, list[Span]]:
+def _rows(body: Mapping[str, Any]) -> dict[int, list[LineSpan]]:
     return {
         number: list(zip(flat[::2], flat[1::2], strict=True))
         for number, flat in zip(body["ids"], body["spans"], strict=True)

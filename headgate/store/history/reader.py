@@ -14,16 +14,16 @@ from typing import Any
 
 from headgate.errors import BadStorage
 from headgate.store.api import Missing, Store
-from headgate.store.history.files import HistoryFiles, HistoryListing, HistorySegment, Key
+from headgate.store.history.files import HistoryFiles, HistoryListing, HistorySegment, SegmentKey
 from headgate.store.history.index import (
     FIGURES,
     GENERATION,
     KINDS_MAX,
     LEVELS,
-    Run,
+    LineSpan,
+    NumberRun,
     SegmentHeader,
     SegmentIndex,
-    Span,
     decode_figures,
     decode_header,
     decode_index,
@@ -86,9 +86,9 @@ class HistoryReader:
         """Nothing is read yet."""
         self.files = HistoryFiles(job)
         self.listing = HistoryListing()
-        self._known: dict[Key, SegmentView] = {}
+        self._known: dict[SegmentKey, SegmentView] = {}
         self._looked = False
-        self._figures: dict[Key, dict[str, list[float]]] = {}
+        self._figures: dict[SegmentKey, dict[str, list[float]]] = {}
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -168,11 +168,11 @@ class HistoryReader:
                 return found[-limit:]
             window *= 4
 
-    def end(self) -> dict[Key, int]:
+    def end(self) -> dict[SegmentKey, int]:
         """How far there is something to read, in each segment: from here on, ``follow`` tells what comes."""
         return {view.segment.key: view.header.covered for view in self._views()}
 
-    def follow(self, seen: dict[Key, int]) -> list[tuple[HistoryPosition, HistoryLine]]:
+    def follow(self, seen: dict[SegmentKey, int]) -> list[tuple[HistoryPosition, HistoryLine]]:
         """What has come since, and note it in ``seen``. Only what is new is read."""
         found: list[tuple[HistoryPosition, HistoryLine]] = []
         for view in self.look():
@@ -209,7 +209,7 @@ class HistoryReader:
         """Checkpoints that neither completed nor failed, as far as the history and the records say."""
         return highest(self._outcomes(kept)[2], 1 << 62, None)
 
-    def _outcomes(self, kept: Collection[int]) -> tuple[list[Run], list[Run], list[Run]]:
+    def _outcomes(self, kept: Collection[int]) -> tuple[list[NumberRun], list[NumberRun], list[NumberRun]]:
         """Those that completed, those that failed, and all others."""
         views = self._views()
         completed = _all([*(view.header.completed for view in views), runs(kept)])
@@ -266,7 +266,7 @@ class HistoryReader:
                         current["restarts"][level] += one["restarts"][level]
                 elif one["leader"] is not None:
                     current, began = {**one, "restarts": dict(one["restarts"])}, view
-        wanted: dict[Key, set[Span]] = {}
+        wanted: dict[SegmentKey, set[LineSpan]] = {}
         for name in (GENERATION, "ended", "failure", "checkpoint", "last"):
             newest = next((each for each in reversed(views) if name in each.header.spans), None)
             if newest is not None:
@@ -327,7 +327,7 @@ class HistoryReader:
         index.take_all(pieces(data[:whole], index.covered, unchecked=segment.unchecked), covered=index.covered + whole)
         return SegmentView(segment, index.header(), index, stored)
 
-    def _rows(self, view: SegmentView) -> Mapping[int, list[Span]]:
+    def _rows(self, view: SegmentView) -> Mapping[int, list[LineSpan]]:
         if view.made is None:
             try:
                 return decode_rows(self.files.read_index(view.segment), view.segment.paths[0])
@@ -354,7 +354,7 @@ class HistoryReader:
             made = None
         return made or SegmentIndex()
 
-    def _read_lines(self, view: SegmentView, spans: list[Span]) -> list[HistoryLine]:
+    def _read_lines(self, view: SegmentView, spans: list[LineSpan]) -> list[HistoryLine]:
         try:
             data = self.files.read_spans(view.segment, spans)
         except Missing:  # Pruned meanwhile.
@@ -419,11 +419,11 @@ class _Wanted:
         )
 
 
-def _all(given: Iterable[list[Run]]) -> list[Run]:
+def _all(given: Iterable[list[NumberRun]]) -> list[NumberRun]:
     return union(run for each in given for run in each)
 
 
-def _overlap(given: list[Run], wanted: set[int]) -> list[int]:
+def _overlap(given: list[NumberRun], wanted: set[int]) -> list[int]:
     """Those that are wanted and in the runs."""
     if not given:
         return []

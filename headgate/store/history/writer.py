@@ -21,8 +21,8 @@ from pathlib import Path
 from headgate.durable import replace, sync
 from headgate.errors import BadStorage, HeadgateError, InternalError
 from headgate.store.api import TEMPORARY, Store
-from headgate.store.history.files import EARLIER, FOLDER, IN_PLACE, Key, index_path, segment_path
-from headgate.store.history.index import Run, SegmentIndex, length, union
+from headgate.store.history.files import EARLIER, FOLDER, IN_PLACE, SegmentKey, index_path, segment_path
+from headgate.store.history.index import NumberRun, SegmentIndex, length, union
 from headgate.store.history.lines import LinePiece, Lines, decode_line, encode_line
 from headgate.store.history.reader import HistoryReader
 from headgate.store.local import reporting
@@ -165,10 +165,10 @@ class HistoryWriter:
         prune(self._reader, self._bounds, keep=mine)
 
 
-def prune(reader: HistoryReader, bounds: HistoryBounds, keep: Key) -> None:
+def prune(reader: HistoryReader, bounds: HistoryBounds, keep: SegmentKey) -> None:
     """Let go the oldest segments that are beyond the bounds, but not ``keep`` and what comes after it."""
     job = reader.files.job
-    kept: list[Run] = []
+    kept: list[NumberRun] = []
     size = 0
     found = reader.look()
     first = len(found)
@@ -206,7 +206,7 @@ def carry_over(job: Store) -> None:
 # -- the segment that is written ---------------------------------------------------------------------------------------
 
 
-def _begin(job: Store, key: Key, data: bytes) -> "_File | _Parts | None":
+def _begin(job: Store, key: SegmentKey, data: bytes) -> "_File | _Parts | None":
     """Create a segment with its first lines. None if its name is taken."""
     if job.local_root is None:
         if not job.create_if_absent(segment_path(key, 1), data):
@@ -263,7 +263,7 @@ class _File:
 class _Parts:
     """A few objects, of which the last is written anew with each append."""
 
-    def __init__(self, job: Store, key: Key, data: bytes) -> None:
+    def __init__(self, job: Store, key: SegmentKey, data: bytes) -> None:
         self._job = job
         self._key = key
         self._done: list[bytes] = []

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 POLICY = RetryPolicy(first_s=0.005, longest_s=0.25)
 
-Address = tuple[str, int]
+BrokerAddress = tuple[str, int]
 
 
 class Unfinished(ExternalError):
@@ -30,13 +30,13 @@ class Unfinished(ExternalError):
 class Cluster:
     """Connections to brokers, made when they are needed, and who coordinates what, as far as it was asked."""
 
-    def __init__(self, bootstrap: tuple[Address, ...], security: Security, timeout_s: float) -> None:
+    def __init__(self, bootstrap: tuple[BrokerAddress, ...], security: Security, timeout_s: float) -> None:
         """``timeout_s``: how long a call may take, with all its repeats."""
         self._bootstrap = bootstrap
         self._security = security
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[BrokerAddress, Connection] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._context: ssl.SSLContext | None = None
 
@@ -89,7 +89,7 @@ class Cluster:
         """Ask one broker after the other, until one answers."""
         return self.ask_first([(each, call) for each in (*self._connections, *self._bootstrap)], deadline)
 
-    def ask_first(self, calls: Iterable[tuple[Address, Call[T]]], deadline: Deadline) -> T:
+    def ask_first(self, calls: Iterable[tuple[BrokerAddress, Call[T]]], deadline: Deadline) -> T:
         """Ask these brokers one after the other, each what is for it, until one answers."""
         candidates = dict(calls)
         failure: Unreachable | None = None
@@ -100,7 +100,7 @@ class Cluster:
                 failure = problem
         raise failure or Unfinished("Kafka names no broker")
 
-    def ask(self, address: Address, call: Call[T], deadline: Deadline) -> T:
+    def ask(self, address: BrokerAddress, call: Call[T], deadline: Deadline) -> T:
         """Ask one broker."""
         try:
             connection = self._connections.get(address)
@@ -112,7 +112,7 @@ class Cluster:
             self._drop(address)
             raise
 
-    def _drop(self, address: Address) -> None:
+    def _drop(self, address: BrokerAddress) -> None:
         """Forget a broker that did not answer, and all that was known to be there."""
         connection = self._connections.pop(address, None)
         if connection is not None:

@@ -12,7 +12,7 @@ from headgate.errors import InvalidOption
 from headgate.sink.api import TwoPhaseSink
 from headgate.values import Duration, count, duration_ms
 
-Mode = Literal["two-phase", "staged"]
+KafkaMode = Literal["two-phase", "staged"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -23,7 +23,7 @@ def sink(
     *,
     topic: str,
     transactional_id_prefix: str,
-    mode: Mode = "two-phase",
+    mode: KafkaMode = "two-phase",
     write_ahead: bool = True,
     parallelism: int | None = None,
     max_open: int = 100,
@@ -60,8 +60,8 @@ def sink(
         raise InvalidOption(
             f"{who}: transactional_id_prefix={transactional_id_prefix!r}: use up to 100 letters, digits, '.', '_', '-'"
         )
-    if mode not in get_args(Mode):
-        raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(Mode))}")
+    if mode not in get_args(KafkaMode):
+        raise InvalidOption(f"{who}: mode={mode!r} is unknown: choose {' or '.join(get_args(KafkaMode))}")
     if mode == "staged":
         downtime = (allowed_downtime, "4min")
         _refuse_others(who, write_ahead=(write_ahead, True), max_open=(max_open, 100), allowed_downtime=downtime)

@@ -32,7 +32,7 @@ from headgate.errors import BadStorage, UserError
 from headgate.retry import RetryPolicy
 from headgate.sink.api import SinkContext, WriteId
 from headgate.sink.committable import StagedCommittable
-from headgate.sink.staging import Mark
+from headgate.sink.staging import StagedMark
 from headgate.sink.wal import WriteAheadBatch, WriteAheadSink
 
 FENCED = RetryPolicy(first_s=0.5, longest_s=0.5, tries=4)
@@ -51,7 +51,7 @@ class Note:
 
     incarnation: str
     """Of the job. Notes of an earlier incarnation say nothing about this one."""
-    mark: Mark
+    mark: StagedMark
     begun_ms: int
     """When, by the clock of who began it."""
     done: bool
@@ -204,7 +204,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def encoded(mark: Mark) -> int:
+def encoded(mark: StagedMark) -> int:
     """A mark as an offset. Those of one partition only grow."""
     generation, checkpoint = mark
     if generation >= 1 << GENERATION_BITS or checkpoint >= 1 << CHECKPOINT_BITS:

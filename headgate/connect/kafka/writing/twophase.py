@@ -54,7 +54,7 @@ ENDERS = 4
 
 logger = logging.getLogger("headgate")
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
@@ -368,7 +368,7 @@ class _Work:
         """What things are called."""
         return self.owned.names
 
-    def in_parallel(self, end: Callable[[BrokerClient, Item], Result], items: Sequence[Item]) -> list[Result]:
+    def in_parallel(self, end: Callable[[BrokerClient, Item], Returned], items: Sequence[Item]) -> list[Returned]:
         """Do something for each item, a few at a time."""
         wanted = min(ENDERS, len(items))
         while len(self._clients) < wanted:
