@@ -66,7 +66,7 @@ job = hg.Job(
         min_pause="500ms",  # Let the job work between two checkpoints, however long one takes.
         tolerable_failed_checkpoints=2,  # Two in a row may fail; the third sends the job back to the last one.
         num_retained=3,
-        retain_on_cancellation=True,
+        externalized_checkpoint_retention="retain-on-cancellation",
     ),
     restart=hg.restart.fixed_delay(delay="10s", attempts=3),
     state_backend=hg.state_backend.rocksdb(incremental=True),

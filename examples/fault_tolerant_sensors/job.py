@@ -80,7 +80,7 @@ job = hg.Job(
         storage=STORAGE, interval=INTERVAL, timeout="2min", tolerable_failed_checkpoints=2, num_retained=2
     ),
     # What fails is tried again after 1 s, 2 s, 4 s, ... up to a minute.
-    restart=hg.restart.exponential_delay(initial="1s", maximum="1min", multiplier=2.0),
+    restart=hg.restart.exponential_delay(initial_backoff="1s", max_backoff="1min", backoff_multiplier=2.0),
     # Each batch writes down what it changed, and a checkpoint takes what is new since the last one.
     state_backend=hg.state_backend.rocksdb(incremental=True),
     spark_conf={"spark.sql.shuffle.partitions": 2},

@@ -1,9 +1,9 @@
-"""What can go wrong inside the core, split by who must act.
+"""What can go wrong inside the core, split by who must act. The other branches are in ``headgate.errors``.
 
 ::
 
-    CoreError
-    ├── InvalidSettings    the user: a setting that cannot hold
+    HeadgateError
+    ├── InvalidSettings    the user: a setting that is not valid
     ├── InvalidGraph       the user: a job that cannot run
     ├── NotRestorable      the user: the job no longer fits the checkpoint it should return to
     └── ProtocolError      the developers: a fact that cannot be, or a broken invariant
@@ -12,23 +12,23 @@ A message is a short fact, then the detail, then what to do. Every error keeps i
 """
 
 
-class CoreError(Exception):
-    """The base of all that the core raises."""
+class HeadgateError(Exception):
+    """The base of all that Headgate raises."""
 
 
-class InvalidSettings(CoreError):
-    """A setting, or two together, that cannot hold."""
+class InvalidSettings(HeadgateError):
+    """A setting, or two together, that are not valid."""
 
 
-class InvalidGraph(CoreError):
+class InvalidGraph(HeadgateError):
     """A job graph that no run could make sense of."""
 
 
-class NotRestorable(CoreError):
+class NotRestorable(HeadgateError):
     """The checkpoint has state or data in flight for which the job has no place."""
 
 
-class ProtocolError(CoreError):
+class ProtocolError(HeadgateError):
     """A fact that cannot be, or an invariant that does not hold. Carries the story so far."""
 
     def __init__(self, what: str, story: tuple[str, ...] = ()) -> None:

@@ -47,7 +47,7 @@ def only_anomalies(rows: DataFrame) -> DataFrame:
 job = hg.Job(
     "demo",
     checkpoint=hg.Checkpointing(interval="1s", storage=f"{DIRECTORY}/storage", tolerable_failed_checkpoints=3),
-    restart=hg.restart.exponential_delay(initial="500ms", maximum="10s"),
+    restart=hg.restart.exponential_delay(initial_backoff="500ms", max_backoff="10s"),
     state_backend=hg.state_backend.rocksdb(),
     spark_conf={"spark.sql.shuffle.partitions": "2"},
 )

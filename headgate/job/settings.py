@@ -15,6 +15,7 @@ from headgate.values import Duration, count, duration_ms
 
 SCHEMES = ("file", "hdfs", "s3a", "viewfs")
 HISTORY_LEAST_BYTES = 64 << 10
+RETAIN, DELETE = "retain-on-cancellation", "delete-on-cancellation"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -48,8 +49,8 @@ class Checkpointing:
     """An aligned checkpoint that takes longer goes on unaligned. None: it stays aligned."""
     num_retained: int = 1
     """How many completed checkpoints are kept."""
-    retain_on_cancellation: bool = False
-    """Keep the checkpoints of a job that is cancelled."""
+    externalized_checkpoint_retention: str = "delete-on-cancellation"
+    """What becomes of the checkpoints of a job that is cancelled: or ``retain-on-cancellation``."""
     checkpoints_after_tasks_finish: bool = True
     """Go on with checkpoints when some tasks have come to the end of their data."""
     max_batches_ahead: int | None = 8
@@ -95,6 +96,11 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
     modes = {mode.value: mode for mode in Mode}
     if c.mode not in modes:
         raise InvalidOption(f"mode={c.mode!r} is not a valid guarantee: choose one of {', '.join(map(repr, modes))}")
+    if c.externalized_checkpoint_retention not in (RETAIN, DELETE):
+        raise InvalidOption(
+            f"externalized_checkpoint_retention={c.externalized_checkpoint_retention!r} is unknown: "
+            f"choose {RETAIN!r} or {DELETE!r}"
+        )
     align = c.aligned_checkpoint_timeout
     try:
         return Settings(
@@ -112,7 +118,7 @@ def to_core(checkpointing: Checkpointing, restart: Strategy | None = None) -> Se
             if c.max_batches_ahead is None
             else count(c.max_batches_ahead, name="max_batches_ahead", least=1),
             num_retained=count(c.num_retained, name="num_retained", least=1),
-            retain_on_cancellation=_flag(c.retain_on_cancellation, "retain_on_cancellation"),
+            retain_on_cancellation=c.externalized_checkpoint_retention == RETAIN,
             checkpoints_after_tasks_finish=_flag(c.checkpoints_after_tasks_finish, "checkpoints_after_tasks_finish"),
             restart=restart or ExponentialDelay(),
         )

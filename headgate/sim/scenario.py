@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from headgate.core import restart
-from headgate.core.errors import CoreError
+from headgate.core.errors import HeadgateError
 from headgate.core.graph import Channel, Graph, Operator, Task
 from headgate.core.ids import ChannelId, OperatorUid, SinkId, TaskId
 from headgate.core.settings import Mode, Settings
@@ -81,7 +81,7 @@ def read(text: str) -> WorldPlan:
     try:
         graph = Graph(tuple(tasks), tuple(channels))
         return WorldPlan(seed, graph, Settings(**settings), records, tuple(faults), room)  # type: ignore[arg-type]
-    except (CoreError, TypeError) as error:
+    except (HeadgateError, TypeError) as error:
         raise BadScenario(f"the scenario describes a job that cannot be: {error}") from error
 
 

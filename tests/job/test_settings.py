@@ -66,7 +66,7 @@ def test_every_setting_reaches_the_core() -> None:
         unaligned=True,
         aligned_checkpoint_timeout="30s",
         num_retained=4,
-        retain_on_cancellation=True,
+        externalized_checkpoint_retention="retain-on-cancellation",
         checkpoints_after_tasks_finish=False,
         max_batches_ahead=None,
         working_directory="/fast/disk",
@@ -123,7 +123,10 @@ def test_without_an_interval_checkpoints_are_taken_when_asked_for() -> None:
         ({"tolerable_failed_checkpoints": -1}, "tolerable_failed_checkpoints=-1 is too few: it must be 0 or more"),
         ({"unaligned": "yes"}, "unaligned='yes' is neither on nor off: write unaligned=True or unaligned=False"),
         ({"checkpoints_after_tasks_finish": 1}, "checkpoints_after_tasks_finish=1 is neither on nor off"),
-        ({"retain_on_cancellation": None}, "retain_on_cancellation=None is neither on nor off"),
+        (
+            {"externalized_checkpoint_retention": "RETAIN"},
+            "externalized_checkpoint_retention='RETAIN' is unknown: choose 'retain-on-cancellation' or",
+        ),
         ({"aligned_checkpoint_timeout": "x"}, "aligned_checkpoint_timeout='x' is not a valid duration"),
         ({"max_batches_ahead": 0}, "max_batches_ahead=0 is too few: it must be 1 or more"),
         (
@@ -159,10 +162,17 @@ def test_a_path_is_made_absolute_so_that_a_restart_from_elsewhere_finds_it(
 def test_restart_strategies_take_durations_as_they_are_written() -> None:
     assert restart.none() == NoRestart()
     assert restart.fixed_delay(delay="2s", attempts=3) == FixedDelay(2_000, 3)
-    assert restart.failure_rate(failures=3, interval="5min", delay="10s") == FailureRate(3, 300_000, 10_000)
+    assert restart.failure_rate(max_failures_per_interval=3, failure_rate_interval="5min", delay="10s") == FailureRate(
+        3, 300_000, 10_000
+    )
     assert restart.exponential_delay() == ExponentialDelay()
     assert restart.exponential_delay(
-        initial="2s", maximum="2min", multiplier=2, jitter=0, reset_after="10min", attempts=7
+        initial_backoff="2s",
+        max_backoff="2min",
+        backoff_multiplier=2,
+        jitter_factor=0,
+        reset_backoff_threshold="10min",
+        attempts_before_reset_backoff=7,
     ) == ExponentialDelay(2_000, 120_000, 2, 0, 600_000, 7)
 
 
@@ -170,20 +180,25 @@ def test_restart_strategies_take_durations_as_they_are_written() -> None:
     ("strategy", "wrong", "message"),
     [
         ("fixed_delay", {"delay": "x"}, "delay='x' is not a valid duration"),
+        ("exponential_delay", {"attempts_before_reset_backoff": 0}, "attempts_before_reset_backoff=0 is too few"),
         ("fixed_delay", {"attempts": 0}, "attempts=0 is too few: it must be 1 or more, attempts=3"),
-        ("failure_rate", {"failures": "3"}, "failures='3' is not a valid whole number: write failures=3"),
-        ("failure_rate", {"interval": 0}, "interval=0 is too short"),
-        ("exponential_delay", {"initial": 0}, "initial=0 is too short"),
-        ("exponential_delay", {"initial": "2min"}, "maximum='1min' is below initial='2min': raise it"),
-        ("exponential_delay", {"multiplier": 1}, "multiplier=1 makes no delay longer: write a number above 1"),
-        ("exponential_delay", {"multiplier": "2"}, "multiplier='2' makes no delay longer"),
+        ("failure_rate", {"max_failures_per_interval": "3"}, "write max_failures_per_interval=3"),
+        ("failure_rate", {"failure_rate_interval": 0}, "failure_rate_interval=0 is too short"),
+        ("exponential_delay", {"initial_backoff": 0}, "initial_backoff=0 is too short"),
+        ("exponential_delay", {"initial_backoff": "2min"}, "max_backoff='1min' is below initial_backoff='2min': raise"),
         (
             "exponential_delay",
-            {"jitter": 1},
-            "jitter=1 is not a valid share: write a number from 0 to below 1, jitter=0.1",
+            {"backoff_multiplier": 1},
+            "backoff_multiplier=1 makes no delay longer: write a number",
         ),
-        ("exponential_delay", {"jitter": True}, "jitter=True is not a valid share"),
-        ("exponential_delay", {"reset_after": "0s"}, "reset_after='0s' is too short"),
+        ("exponential_delay", {"backoff_multiplier": "2"}, "backoff_multiplier='2' makes no delay longer"),
+        (
+            "exponential_delay",
+            {"jitter_factor": 1},
+            "jitter_factor=1 is not a valid share: write a number from 0 to below 1, jitter_factor=0.1",
+        ),
+        ("exponential_delay", {"jitter_factor": True}, "jitter_factor=True is not a valid share"),
+        ("exponential_delay", {"reset_backoff_threshold": "0s"}, "reset_backoff_threshold='0s' is too short"),
     ],
 )
 def test_a_restart_strategy_that_cannot_hold_is_refused(strategy: str, wrong: dict[str, Any], message: str) -> None:

@@ -476,7 +476,7 @@ def test_what_is_corrupt_is_named_and_the_checkpoint_before_it_is_taken_on_reque
     # As many as come while batches are slow: two of them must differ.
     settings: dict[str, Any] = {
         "num_retained": 10_000,
-        "retain_on_cancellation": True,
+        "externalized_checkpoint_retention": "retain-on-cancellation",
         "batches": 60,
         "interval": "300ms",
     }
@@ -513,7 +513,7 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
     work = tmp_path / "work"
     on_event, _ = asking(tmp_path, "cancel", after(4))
     settings: dict[str, Any] = {
-        "retain_on_cancellation": True,
+        "externalized_checkpoint_retention": "retain-on-cancellation",
         "batches": 40,
         "interval": "200ms",
         "working_directory": str(work),
@@ -532,7 +532,11 @@ def test_a_job_is_restored_after_its_working_directory_was_deleted(spark: SparkS
 def test_a_job_goes_on_after_the_last_commit_of_its_queries_was_lost(spark: SparkSession, tmp_path: Path) -> None:
     """Spark dies between writing a batch's output and its commit: as if the last commit had never been written."""
     on_event, _ = asking(tmp_path, "cancel", after(4))
-    settings: dict[str, Any] = {"retain_on_cancellation": True, "batches": 40, "interval": "400ms"}
+    settings: dict[str, Any] = {
+        "externalized_checkpoint_retention": "retain-on-cancellation",
+        "batches": 40,
+        "interval": "400ms",
+    }
     job = build("fork", str(tmp_path), rows=ROWS, slow_ms=40, **settings)
     assert job.run(None, on_event, spark).ending == "cancelled"
     store = JobStore.find(open_store(str(tmp_path / "storage")), "job")

@@ -2,19 +2,19 @@ import pickle
 
 import pytest
 
-from headgate.core.errors import CoreError, InvalidGraph, InvalidSettings, NotRestorable, ProtocolError
+from headgate.core.errors import HeadgateError, InvalidGraph, InvalidSettings, NotRestorable, ProtocolError
 
 PLAIN = (InvalidSettings, InvalidGraph, NotRestorable)
 
 
 @pytest.mark.parametrize("kind", [*PLAIN, ProtocolError])
-def test_every_error_is_a_core_error(kind: type[CoreError]) -> None:
-    with pytest.raises(CoreError, match="a fact"):
+def test_every_error_of_the_core_is_in_the_tree_that_users_catch(kind: type[HeadgateError]) -> None:
+    with pytest.raises(HeadgateError, match="a fact"):
         raise kind("a fact")
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_an_error_for_the_user_survives_pickling(kind: type[CoreError]) -> None:
+def test_an_error_for_the_user_survives_pickling(kind: type[HeadgateError]) -> None:
     copy = pickle.loads(pickle.dumps(kind("num_retained is 0: it must be 1 or more")))  # noqa: S301 - our own bytes
     assert type(copy) is kind
     assert str(copy) == "num_retained is 0: it must be 1 or more"
