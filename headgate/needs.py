@@ -27,7 +27,7 @@ NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 def refuse_contradiction(conf: Mapping[str, str], backend: str = "", fixed: Mapping[str, str] | None = None) -> None:
-    """Refuse what cannot hold. ``fixed`` is what the state backend of that name sets beside what is always needed."""
+    """Refuse what is not valid. ``fixed`` is what the state backend of that name sets beside what is always needed."""
     # Spark does not mind the case of the settings of its state store.
     wanted = {key: value for key, (value, _) in NEEDED.items()} | dict(fixed or {})
     by_name = {key.casefold(): (key, value) for key, value in wanted.items()}
@@ -37,8 +37,6 @@ def refuse_contradiction(conf: Mapping[str, str], backend: str = "", fixed: Mapp
         key, must = by_name.get(given.casefold(), (given, value))
         if value.casefold() != must.casefold():
             why = (
-                NEEDED[key][1]
-                if key in NEEDED
-                else f"it is said by state_backend=headgate.state_backend.{backend}(...)"
+                NEEDED[key][1] if key in NEEDED else f"it is set by state_backend=headgate.state_backend.{backend}(...)"
             )
-            raise InvalidOption(f"{given}={value} cannot hold, it is {must}: {why}; leave it out")
+            raise InvalidOption(f"{given}={value} is not allowed, it must be {must}: {why}; leave it out")

@@ -240,7 +240,9 @@ def _more(options: Mapping[str, object], *, bounded: bool) -> dict[str, str]:
             )
         default = _SPARK_HAS[name]
         if type(value) is not type(default) or (not isinstance(value, bool) and value < 0):
-            raise InvalidOption(f"options has {given!r}: {value!r}, which cannot hold: write {{{name!r}: {default!r}}}")
+            raise InvalidOption(
+                f"options has {given!r}: {value!r}, which is not valid: write {{{name!r}: {default!r}}}"
+            )
         if name in _SHARES and not bounded:
             raise InvalidOption(f"options has {given!r}, which is a part of memory_mb: write memory_mb=512 as well")
         conf[f"{_ROCKSDB}.{name}"] = str(value).lower()

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from services.jars import java
-from services.kafka_fence import LOG_SETTINGS, FencingController, was_killed
+from services.kafka_fencing import LOG_SETTINGS, FencingController, was_killed
 from services.server import HOST, Server, ServiceError, first_line, free_port, wait_until
 from services.tls import Certificates
 

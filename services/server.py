@@ -37,7 +37,7 @@ def wait_until(question: Callable[[], bool], seconds: float = 60.0, what: str = 
     deadline = time.monotonic() + seconds
     while not question():
         if time.monotonic() > deadline:
-            raise ServiceError(f"waited {seconds:g} s for {what}, in vain")
+            raise ServiceError(f"{what} did not come within {seconds:g} s")
         time.sleep(0.05)
 
 

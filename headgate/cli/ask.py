@@ -26,7 +26,7 @@ TargetOption = Annotated[
     ),
 ]
 DetachOption = Annotated[
-    bool, typer.Option("--detach", help="Do not wait: print the ID of the request, by which REST tells of it.")
+    bool, typer.Option("--detach", help="Do not wait: print the ID of the request; the REST API shows its state.")
 ]
 EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1, Outcome.REFUSED: 2}
 

@@ -35,7 +35,7 @@ def audit(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of librdkafka, for TLS and logins; may be repeated."),
     ] = None,
-    shown: Annotated[int, typer.Option("--show", min=0, help="Of this many keys it is told what is wrong.")] = 10,
+    shown: Annotated[int, typer.Option("--show", min=0, help="Show details of at most this many keys.")] = 10,
     storage: StorageOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +100,7 @@ def rollback(
     Exit codes: 0, or 2 if there is no such job or checkpoint, or without --dry-run.
     """
     if not dry_run:
-        refuse("rollback: only --dry-run is there, which lists what was published and changes nothing")
+        refuse("rollback: only --dry-run is supported: add it to list what was published; nothing is changed")
     from headgate.receipts.gather import gather  # noqa: PLC0415 - as above
     from headgate.receipts.rollback import published_after, total  # noqa: PLC0415
 

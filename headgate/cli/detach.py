@@ -75,7 +75,7 @@ def run_detached(arguments: Sequence[str], *, as_json: bool, command: Sequence[s
         try:
             line = announced.readline()
         except KeyboardInterrupt:
-            say(f"the job goes on starting, as process {process.pid}: see what becomes of it with `headgate status`")
+            say(f"the job is still starting, as process {process.pid}: follow it with `headgate status`")
             raise typer.Exit(130) from None
         if not line:
             code = process.wait()

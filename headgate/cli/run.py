@@ -120,7 +120,7 @@ def run(
         settings.setdefault(SPARK_PROGRESS, "false")
     from headgate.run import start  # noqa: PLC0415 - Spark is imported only where it is needed
 
-    wishes = start.Options(
+    restore_options = start.Options(
         restore_from=restore_from,
         claim=claim,
         fallback=fallback,
@@ -139,10 +139,12 @@ def run(
         try:
             with watcher(as_json=as_json) as show:
                 if announcement is None:
-                    result = start.run(described, wishes, logged(show))
+                    result = start.run(described, restore_options, logged(show))
                 else:
                     announcement.begin(described.name, str(log))
-                    result = start.run(described, wishes, announcement.also(logged(show)), attach=announcement.attach)
+                    result = start.run(
+                        described, restore_options, announcement.also(logged(show)), attach=announcement.attach
+                    )
         except KeyboardInterrupt:
             say("interrupted: nothing is lost, and `headgate run` goes on from the last checkpoint")
             raise typer.Exit(128 + interruption.number) from None

@@ -42,7 +42,7 @@ class SinkState:
     due: tuple[tuple[CommitPermit, Transaction], ...] = ()
     """To be committed, in order. The first has been ordered, unless ``retry_at_ms`` says to wait."""
     abort_run: Run | None = None
-    """What runs before this one wrote in vain has not been thrown away yet."""
+    """What earlier runs wrote has not been thrown away yet."""
     retry_at_ms: int | None = None
     full: bool = False
     """A batch waits until something is committed."""

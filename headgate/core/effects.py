@@ -112,7 +112,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True)
 class AnswerAck:
-    """Tell a task what became of its acknowledgement. What it copied in vain goes with the next collection."""
+    """Tell a task what became of its acknowledgement. What it copied for nothing goes with the next collection."""
 
     generation: Generation
     checkpoint: CheckpointId

@@ -163,7 +163,7 @@ class CommitFailed:
 
 @dataclass(frozen=True)
 class FailedAttemptsAborted:
-    """A sink has thrown away what runs before ``run`` wrote in vain."""
+    """A sink has thrown away what runs before ``run`` wrote."""
 
     generation: Generation
     sink: SinkId

@@ -55,7 +55,7 @@ class FixedDelay:
     attempts_max: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot hold."""
+        """Refuse what is not valid."""
         _need(self.delay_ms >= 0, "fixed-delay: delay_ms must be 0 or more")
         _need(self.attempts_max is None or self.attempts_max >= 1, "fixed-delay: attempts_max must be 1 or more")
 
@@ -69,7 +69,7 @@ class FailureRate:
     delay_ms: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot hold."""
+        """Refuse what is not valid."""
         _need(self.failures_max >= 1, "failure-rate: failures_max must be 1 or more")
         _need(self.interval_ms >= 1, "failure-rate: interval_ms must be 1 or more")
         _need(self.delay_ms >= 0, "failure-rate: delay_ms must be 0 or more")
@@ -90,7 +90,7 @@ class ExponentialDelay:
     attempts_max: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot hold."""
+        """Refuse what is not valid."""
         _need(self.initial_ms >= 1, "exponential-delay: initial_ms must be 1 or more")
         _need(self.maximum_ms >= self.initial_ms, "exponential-delay: maximum_ms must not be below initial_ms")
         _need(self.multiplier > 1, "exponential-delay: multiplier must be above 1")

@@ -53,7 +53,7 @@ class Settings:
     leftovers_max_ms: int = 60_000
 
     def __post_init__(self) -> None:
-        """Refuse what cannot hold, naming the setting."""
+        """Refuse what is not valid, naming the setting."""
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:

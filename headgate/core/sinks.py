@@ -54,7 +54,7 @@ def commit_failed(context: StepContext, fact: CommitFailed) -> None:
 
 
 def failed_attempts_aborted(context: StepContext, fact: FailedAttemptsAborted) -> None:
-    """What failed attempts wrote in vain is gone."""
+    """What failed attempts wrote is gone."""
     if fact.generation == context.state.leadership.generation and context.sink(fact.sink).abort_run == fact.run:
         context.set_sink(fact.sink, evolve(context.sink(fact.sink), abort_run=None))
 

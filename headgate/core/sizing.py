@@ -86,7 +86,7 @@ def sizing_of(tasks: tuple[TaskId, ...]) -> Sizing:
 
 
 def seen(sizing: Sizing, target: float, task: TaskId, rows: int, took_ms: float, *, full: bool) -> Sizing:
-    """A batch of a task, of the present size if it is ``full``, took so long. ``rows`` are those of the source."""
+    """A batch of a task, of the present size if it is ``full``, took this long. ``rows`` are those of the source."""
     cost = _with_batch(sizing.costs[task], rows, took_ms, full=full)
     sizing = evolve(sizing, costs={**sizing.costs, task: cost})
     if not full:

@@ -24,7 +24,7 @@ SMALL_FILE_BYTES = 64 << 10
 MANY_FILES = 500
 """Of fewer files it is not their number that takes time."""
 FAILED_MIN = 3
-"""So many checkpoints in a row that fail are no accident."""
+"""This many failed checkpoints in a row are no accident."""
 
 
 def slow_ms(facts: JobFacts) -> float:

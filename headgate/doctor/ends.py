@@ -53,7 +53,7 @@ def restart_loop(facts: JobFacts) -> Iterator[Cause]:
             Severity.PROBLEM,
             f"task {task} has failed {len(failures)} times on batch {last['batch']} within "
             f"{duration(last['at'] - failures[0]['at'])}, the last time ({last['class']}): {last['message']}",
-            f"{advice}. A restart strategy that gives up lets somebody notice",
+            f"{advice}. A restart strategy with a limit ends the job, so that it is noticed",
             rule="restart-loop",
             setting=setting if last["class"] in SETTINGS else "Job.restart",
             value="" if last["class"] in SETTINGS else "restart.failure_rate(...)",

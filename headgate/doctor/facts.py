@@ -14,10 +14,10 @@ from headgate.doctor.directory import Directory
 from headgate.view.history import LineView
 
 SEEN_MIN = 5
-"""So many checkpoints are looked at before anything is said of how long their parts take. The first ones of a process
+"""At least this many checkpoints are needed before the length of their parts is judged. The first ones of a process
 are slow while everything is loaded, so a typical value is a median of these at least."""
 RECENT = 20
-"""The typical value is that of the last so many: what was slow an hour ago and is not now is nobody's trouble."""
+"""The typical value is that of this many last checkpoints: what was slow an hour ago does not matter now."""
 CHECKPOINTS_MAX = 200
 GENERATIONS_MAX = 8
 FAILURES_MAX = 100

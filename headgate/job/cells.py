@@ -41,7 +41,7 @@ from headgate.job import pipe
 from headgate.job.pipe import Pipe
 
 WAITING_MAX = 100_000
-"""So many calls may wait before they are sent."""
+"""At most this many calls wait before they are sent."""
 
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _CLASSES: dict[type[DataType], type] = {

@@ -28,7 +28,7 @@ OUTPUT_ROWS = 100_000
 """Output is handed to Spark in pieces of this many rows."""
 
 SMALL_ROWS, SMALL_TABLES = 10_000, 1_000
-"""Tables that are smaller are put together first, but not more than so many."""
+"""Tables that are smaller are put together first, at most this many."""
 
 
 class InColumns(OnSpark):

@@ -62,7 +62,7 @@ class Checkpointing:
     clusters whose executors run as another user. Directories that are there keep their permissions."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot hold, and make local paths absolute: a restart may come from another folder."""
+        """Refuse what is not valid, and make local paths absolute: a restart may come from another folder."""
         object.__setattr__(self, "storage", _uri(self.storage, "storage"))
         if self.working_directory is not None:
             object.__setattr__(self, "working_directory", _uri(self.working_directory, "working_directory"))
@@ -85,7 +85,7 @@ class History:
     """How much room it takes in the storage. About a kilobyte and a half for a checkpoint of three tasks."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot hold."""
+        """Refuse what is not valid."""
         count(self.max_checkpoints, name="max_checkpoints", example=100_000, least=1)
         count(self.max_bytes, name="max_bytes", example=256 << 20, least=HISTORY_LEAST_BYTES)
 

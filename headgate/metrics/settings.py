@@ -66,7 +66,9 @@ def opentelemetry(
     if endpoint is not None:
         parts = urlsplit(str(endpoint))
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise InvalidOption(f"endpoint={endpoint!r} is no address of a collector: give 'http://localhost:4318'")
+            raise InvalidOption(
+                f"endpoint={endpoint!r} is not the address of a collector: give 'http://localhost:4318'"
+            )
     interval_ms = None if interval is None else duration_ms(interval, name="interval", example="60s", least=1)
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         raise InvalidOption("metrics.opentelemetry(...) needs OpenTelemetry's SDK: pip install 'headgate[otel]'")

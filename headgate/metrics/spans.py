@@ -18,7 +18,7 @@ from headgate.view.history import LineView
 Attributes = dict[str, str | bool | int | float]
 
 OPEN_MAX = 64
-"""So many checkpoints may be under way or uncommitted, and tasks in recovery: more, and the oldest is let go."""
+"""At most this many checkpoints under way or uncommitted, and tasks in recovery: beyond, the oldest is let go."""
 PHASES = ("start_delay", "alignment", "sync", "async")
 
 

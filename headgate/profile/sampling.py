@@ -18,7 +18,7 @@ from headgate.profile.threads import HELPERS, JvmSampler, OwnThreads, sample_jvm
 SAMPLES = 100
 INTERVAL_MS = 50
 REFRESH_S = 60.0
-"""What was sampled is shown for so long before it is sampled again."""
+"""What was sampled is shown for this long before it is sampled again."""
 AGAIN_S = 5.0
 """What could not be sampled is tried again after this time."""
 FORGET_S = 600.0

@@ -15,10 +15,10 @@ CUT = "…"
 DEPTH_MAX = 200
 """Deeper stacks lose frames in their middle."""
 INNER = 60
-"""So many innermost frames are kept of those."""
+"""At most this many innermost frames are kept of those."""
 REST = "(others)"
 SMALL = 2000
-"""What has less than one sample in so many is drawn as ``REST``."""
+"""What has less than one sample in this many is drawn as ``REST``."""
 
 
 class FlameGraphType(Enum):

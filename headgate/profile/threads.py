@@ -18,7 +18,7 @@ from headgate.profile.stacks import Stack, Stacks
 JvmSampler = Callable[[int, int], str]
 """``headgate.profile.ThreadSamples.take`` of the JVM: how many samples, and how many milliseconds apart."""
 SAMPLES_AT_ONCE = 20
-"""For so many samples at a time the JVM is asked, so that a job which ends is not held up."""
+"""The JVM is asked for this many samples at a time, so that a job which ends is not held up."""
 NUMBERS = re.compile(r"\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+(?:\.\d+)*)\b")
 WAITS = re.compile(
     r"(?:sun\.nio\.ch\.(?:EPoll\.wait|KQueue\.poll|Net\.(?:poll|accept)|\w+Sockets?\.accept0?|\w*Dispatcher\w*\.read0)"

@@ -21,9 +21,9 @@ from headgate.errors import ExternalError
 from headgate.profile.stacks import Stack, Stacks
 
 IDLE_SAMPLES = 20
-"""A process that only started others, or waited for them, is looked at again after so many samples."""
+"""A process that only started others, or waited for them, is looked at again after this many samples."""
 PROCESSES_MAX = 32
-"""So many processes are looked at, at most."""
+"""At most this many processes are looked at."""
 DUMP_S = 5.0
 """A process whose stacks do not come within this time is passed over."""
 ROLES = (

@@ -21,7 +21,7 @@ from headgate.sink.committable import StagedCommittable, hash_of
 from headgate.sink.staging import Staging
 
 EXAMPLES_MAX = 20
-"""So many things of one kind are named, and the rest counted."""
+"""At most this many things of one kind are named, and the rest counted."""
 _OURS = re.compile(r"part-(?P<label>.+)-g(?P<generation>\d+)-b(?P<batch>\d+)-")
 
 

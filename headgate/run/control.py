@@ -27,7 +27,7 @@ SPEAKS = "http"
 """What the process speaks at its address. One of an earlier release does not say."""
 ANSWER_S = 5.0
 """Whoever only looks waits at most this long for an answer."""
-PATIENCE_S = 30.0
+ANSWER_S = 30.0
 """Whoever wants something done waits at most this long to hear that it was asked for."""
 WAIT_S = 20.0
 """How long one question after an operation waits for news; then it is asked again."""
@@ -131,7 +131,7 @@ class ControlClient:
         begun = None
         if control is not None:
             body = {**body, "triggerId": name, "timeout_s": timeout_s}
-            begun = self._patiently(control, method, path, body, PATIENCE_S)
+            begun = self._patiently(control, method, path, body, ANSWER_S)
         if control is None or begun is None:
             raise NotRunning(f"job {self._store.job} is not running here: start it with `headgate run`")
         if begun.code == 503:
@@ -171,10 +171,10 @@ class ControlClient:
         wait_s = WAIT_S if watch is None else WATCH_S
         while True:
             path = f"/operations/{name}?wait={wait_s:g}&after={heard}"
-            found = self._patiently(control, "GET", path, None, WAIT_S + PATIENCE_S)
+            found = self._patiently(control, "GET", path, None, WAIT_S + ANSWER_S)
             if found is None or found.code != 200:
                 why = "its process has ended" if found is None else found.why_not
-                raise ExternalError(f"{command}: nobody says what became of it: {why}")
+                raise ExternalError(f"{command}: its outcome is not known: {why}")
             if found.data["outcome"] is not None:
                 result = found.data["operation"]
                 outcome = Outcome(found.data["outcome"])

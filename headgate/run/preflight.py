@@ -61,7 +61,7 @@ class RestorePlan:
     """Where a job begins: at a checkpoint of its own, or at a savepoint that is to be brought in first."""
 
     restore: Restore
-    brought: savepoints.ImportedSavepoint | None = None
+    imported: savepoints.ImportedSavepoint | None = None
     base: CompletedCheckpoint | None = None
     """The checkpoint of its own."""
 
@@ -71,32 +71,32 @@ def is_remote(place: str) -> bool:
     return "://" in place and not place.startswith("file:")
 
 
-def choose(store: JobStore, wishes: RestoreOptions, spark: SparkSession | None = None) -> RestorePlan:
+def choose(store: JobStore, restore_options: RestoreOptions, spark: SparkSession | None = None) -> RestorePlan:
     """Where the job begins, as far as can be said without reading all files. Nothing is written.
 
     ``spark`` reaches a savepoint that is not on this machine.
     """
-    if wishes.verify not in VERIFY:
-        raise InvalidOption(f"verify={wishes.verify!r}: give one of {', '.join(VERIFY)}")
-    refuse_second(store, takeover=wishes.takeover)
-    found = _wanted(store, wishes.restore_from, spark)
-    brought, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
-    if wishes.claim and brought is None:
+    if restore_options.verify not in VERIFY:
+        raise InvalidOption(f"verify={restore_options.verify!r}: give one of {', '.join(VERIFY)}")
+    refuse_second(store, takeover=restore_options.takeover)
+    found = _wanted(store, restore_options.restore_from, spark)
+    imported, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
+    if restore_options.claim and imported is None:
         raise InvalidOption("--claim is for a savepoint from elsewhere: give its directory with --from DIR")
     records = store.read_checkpoint_log()
     base = None
-    if brought is None:
+    if imported is None:
         base = recovery.choose(records, wanted)
-        if base is not None and wishes.verify != "none" and _wrong(store, base, None):
-            base = _whole(store, records, base, wishes, Reading())
-    restore = _restore(records, base, wanted, wishes)
+        if base is not None and restore_options.verify != "none" and _wrong(store, base, None):
+            base = _whole(store, records, base, restore_options, Reading())
+    restore = _restore(records, base, wanted, restore_options)
     _refuse_needless(records, restore)
-    return RestorePlan(restore, brought, base)
+    return RestorePlan(restore, imported, base)
 
 
 @contextlib.contextmanager
 def confirming(
-    store: JobStore, wishes: RestoreOptions, beginning: RestorePlan, show: Callable[[dict[str, Any]], None]
+    store: JobStore, restore_options: RestoreOptions, restore_plan: RestorePlan, show: Callable[[dict[str, Any]], None]
 ) -> Iterator["Future[RestorePlan]"]:
     """Read all files of the checkpoint beside whatever else is done meanwhile, and say how far that has come.
 
@@ -106,66 +106,73 @@ def confirming(
     over = threading.Event()
     with ThreadPoolExecutor(max_workers=2, thread_name_prefix="headgate-confirm") as pool:
         try:
-            done = pool.submit(_confirm, store, wishes, beginning, reading)
+            done = pool.submit(_confirm, store, restore_options, restore_plan, reading)
             done.add_done_callback(lambda _: over.set())
-            pool.submit(_show, store, beginning, reading, over, show)
+            pool.submit(_show, store, restore_plan, reading, over, show)
             yield done
         finally:
             over.set()
             reading.give_up()  # Nobody waits for it when something else has ended the start.
 
 
-def _confirm(store: JobStore, wishes: RestoreOptions, beginning: RestorePlan, reading: Reading) -> RestorePlan:
-    while (chosen := beginning.base) is not None and wishes.verify == "full" and store.local_root is not None:
+def _confirm(
+    store: JobStore, restore_options: RestoreOptions, restore_plan: RestorePlan, reading: Reading
+) -> RestorePlan:
+    while (
+        (chosen := restore_plan.base) is not None and restore_options.verify == "full" and store.local_root is not None
+    ):
         records = store.read_checkpoint_log()
         try:
-            base = _whole(store, records, chosen, wishes, reading)
+            base = _whole(store, records, chosen, restore_options, reading)
         except BadStorage:
             # Whoever still leads goes on, and deletes what it no longer needs: then its newest checkpoint counts.
-            newest = recovery.choose(store.read_checkpoint_log(), beginning.restore.checkpoint)
+            newest = recovery.choose(store.read_checkpoint_log(), restore_plan.restore.checkpoint)
             if newest is None or newest.id == chosen.id:
                 raise
-            beginning = choose(store, wishes)
+            restore_plan = choose(store, restore_options)
             continue
         if base.id == chosen.id:
-            return beginning
-        return RestorePlan(_restore(records, base, beginning.restore.checkpoint, wishes), None, base)
-    return beginning
+            return restore_plan
+        return RestorePlan(_restore(records, base, restore_plan.restore.checkpoint, restore_options), None, base)
+    return restore_plan
 
 
 def _show(
     store: JobStore,
-    beginning: RestorePlan,
+    restore_plan: RestorePlan,
     reading: Reading,
     over: threading.Event,
     show: Callable[[dict[str, Any]], None],
 ) -> None:
-    if beginning.base is None or over.wait(SHOW_FIRST_S):
+    if restore_plan.base is None or over.wait(SHOW_FIRST_S):
         return
-    of = sum(facts.size for facts in tables_of([store.read_record(beginning.base.id)[1]]).values())
+    of = sum(facts.size for facts in tables_of([store.read_record(restore_plan.base.id)[1]]).values())
     while not over.is_set():
-        show({"event": "checking", "checkpoint": beginning.base.id, "bytes": reading.bytes, "of_bytes": of})
+        show({"event": "checking", "checkpoint": restore_plan.base.id, "bytes": reading.bytes, "of_bytes": of})
         over.wait(SHOW_AGAIN_S)
 
 
 def _restore(
-    records: tuple[Record, ...], base: CompletedCheckpoint | None, wanted: CheckpointId | None, wishes: RestoreOptions
+    records: tuple[Record, ...],
+    base: CompletedCheckpoint | None,
+    wanted: CheckpointId | None,
+    restore_options: RestoreOptions,
 ) -> Restore:
     if base is not None and base.id != recovery.latest(records):
         wanted = base.id
     return Restore(
         again=True,
         checkpoint=wanted,
-        renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in wishes.renamed),
-        allow_non_restored=wishes.allow_non_restored_state,
-        abandon=tuple(SinkId(sink) for sink in wishes.abandon_commits),
+        renamed=tuple((OperatorUid(old), OperatorUid(new)) for old, new in restore_options.renamed),
+        allow_non_restored=restore_options.allow_non_restored_state,
+        abandon=tuple(SinkId(sink) for sink in restore_options.abandon_commits),
     )
 
 
 def settle(
     store: JobStore,
     graph: Graph,
-    beginning: RestorePlan,
+    restore_plan: RestorePlan,
     backend: str | None = None,
     schemas: fit.CheckSchemas = lambda *_: None,
 ) -> Restore:
@@ -174,11 +181,11 @@ def settle(
 
     The core says so again when it leads.
     """
-    brought, restore = beginning.brought, beginning.restore
-    read = store.read if brought is None else brought.read
+    imported, restore = restore_plan.imported, restore_plan.restore
+    read = store.read if imported is None else imported.read
     looked_at: CheckpointId | None = None
     while True:
-        records = store.read_checkpoint_log() if brought is None else savepoints.foresee(store, brought)
+        records = store.read_checkpoint_log() if imported is None else savepoints.foresee(store, imported)
         try:
             plan = recovery.plan(graph, records, restore, Generation(1))
         except NotRestorable as error:
@@ -188,7 +195,7 @@ def settle(
         except Missing as error:
             # Whoever still leads goes on, and deletes what it no longer needs: then its newest checkpoint counts.
             base = None if plan.base is None else plan.base.id
-            if brought is not None or base == looked_at:
+            if imported is not None or base == looked_at:
                 raise BadStorage(
                     f"job {store.job}: checkpoint {base} names a file that is not there: {error}"
                 ) from error
@@ -196,7 +203,7 @@ def settle(
             continue
         if why is not None:
             raise InvalidJob(f"job {store.job}: {why}")
-        return restore if brought is None else replace(restore, checkpoint=savepoints.publish(store, brought))
+        return restore if imported is None else replace(restore, checkpoint=savepoints.publish(store, imported))
 
 
 def _refuse_needless(records: tuple[Record, ...], restore: Restore) -> None:
@@ -235,16 +242,20 @@ def _wanted(
 
 
 def _whole(
-    store: JobStore, records: tuple[Record, ...], base: CompletedCheckpoint, wishes: RestoreOptions, reading: Reading
+    store: JobStore,
+    records: tuple[Record, ...],
+    base: CompletedCheckpoint,
+    restore_options: RestoreOptions,
+    reading: Reading,
 ) -> CompletedCheckpoint:
     """The checkpoint, if all its files are whole; with ``fallback``, else the newest one before it that is."""
-    content = reading if wishes.verify == "full" else None
+    content = reading if restore_options.verify == "full" else None
     wrong = _wrong(store, base, content)
     if not wrong:
         return base
     older = [r for r in reversed(records) if isinstance(r, CompletedCheckpoint) and r.id < base.id]
     good = next((each for each in older if not _wrong(store, each, content)), None)
-    if good is not None and wishes.fallback:
+    if good is not None and restore_options.fallback:
         return good
     shown = "; ".join(wrong[:SHOWN_MAX]) + (f"; and {len(wrong) - SHOWN_MAX} more" if len(wrong) > SHOWN_MAX else "")
     offer = (

@@ -21,7 +21,7 @@ from headgate.receipts.receipt import COMMITTABLE_MAX, EVENT, OFFSET_MAX, Range,
 from headgate.sink.api import WriteId
 
 REMEMBERED_MAX = 64
-"""So many receipts of what is committed are remembered for records that still name them."""
+"""At most this many receipts of what is committed are remembered for records that still name them."""
 
 ReceiptKey = tuple[str, int, int]
 

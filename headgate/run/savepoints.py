@@ -203,14 +203,14 @@ def _is_at(source: Store, store: JobStore, number: CheckpointId) -> bool:
     return source.local_root.resolve() == (store.local_root / directory_of(number)).resolve()
 
 
-def foresee(store: JobStore, brought: ImportedSavepoint) -> tuple[Record, ...]:
+def foresee(store: JobStore, imported: ImportedSavepoint) -> tuple[Record, ...]:
     """The checkpoint log as it would be with a savepoint from elsewhere. Nothing is written."""
     records = store.read_checkpoint_log()
     epoch_record = _next_epoch_record(records, LeaderId("import"))
-    return (*records, epoch_record, brought.behind(epoch_record, records)[0])
+    return (*records, epoch_record, imported.behind(epoch_record, records)[0])
 
 
-def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
+def publish(store: JobStore, imported: ImportedSavepoint) -> CheckpointId:
     """Make a savepoint the newest checkpoint of the job: an epoch record, its files, its record, and its manifest last
     of all.
 
@@ -218,11 +218,11 @@ def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
     """
     epoch_record, records = write_epoch_record(store, LeaderId(f"import-{uuid.uuid4().hex[:12]}"))
     _clear_leftovers(store, epoch_record, records)
-    record, extra = brought.behind(epoch_record, records)
+    record, extra = imported.behind(epoch_record, records)
     prefix = directory_of(record.id)
     try:
         for name in extra["files"]:
-            brought.copy(name.removeprefix(f"{prefix}/"), store, name)
+            imported.copy(name.removeprefix(f"{prefix}/"), store, name)
     except BaseException:
         _delete_all(store, prefix)
         raise
@@ -230,7 +230,7 @@ def publish(store: JobStore, brought: ImportedSavepoint) -> CheckpointId:
     if found is not None and not checkpoint_log.is_same(found, record):
         _delete_all(store, prefix)
         raise BadStorage(f"job {store.job} was started by another process meanwhile: try again")
-    brought.copy(MANIFEST, store, f"{prefix}/{MANIFEST}")
+    imported.copy(MANIFEST, store, f"{prefix}/{MANIFEST}")
     store.mark_copied(record.id)
     return record.id
 

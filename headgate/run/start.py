@@ -231,15 +231,15 @@ def _begin(job: Job, options: Options, teller: Teller, spark: SparkSession | Non
     if preflight.is_remote(uri) or preflight.is_remote(options.restore_from or ""):
         with spark_for(job, options, spark) as made:
             store = JobStore.open(open_store(uri, made, directory_mode=mode), job.name)
-            beginning = preflight.choose(store, options, made)
-            return _run(job, options, teller, made, store, lambda: beginning, attach)
+            restore_plan = preflight.choose(store, options, made)
+            return _run(job, options, teller, made, store, lambda: restore_plan, attach)
     store = JobStore.open(open_store(uri, directory_mode=mode), job.name)
-    beginning = preflight.choose(store, options)
+    restore_plan = preflight.choose(store, options)
 
     def show(line: dict[str, Any]) -> None:
         teller.put({"at": time.time_ns() // 1_000_000, **line})
 
-    with preflight.confirming(store, options, beginning, show) as confirmed, spark_for(job, options, spark) as made:
+    with preflight.confirming(store, options, restore_plan, show) as confirmed, spark_for(job, options, spark) as made:
         return _run(job, options, teller, made, store, confirmed.result, attach)
 
 
@@ -253,7 +253,7 @@ def _run(
     attach: Attach,
 ) -> Result:
     planned, known = plan_job(job, spark)
-    beginning = confirmed()
+    restore_plan = confirmed()
     sinks = {SinkId(node.uid): node.what for node in job.freeze() if isinstance(node.what, TwoPhaseSink)}
     mode = MODES[job.checkpoint.access]
     staged = _make_working_directory(_working_root(job, store), mode) / "staged"
@@ -274,9 +274,9 @@ def _run(
                 )
             )
         schemas = StateSchemas(spark, planned, known).refused
-        restore = preflight.settle(store, planned.graph(), beginning, spark.conf.get(PROVIDER, None), schemas)
+        restore = preflight.settle(store, planned.graph(), restore_plan, spark.conf.get(PROVIDER, None), schemas)
         if options.claim:
-            _claim(beginning)
+            _claim(restore_plan)
         running = Running(job, options, teller, spark, store, planned, known)
         if options.abandon_commits:
             running.note(
@@ -288,11 +288,11 @@ def _run(
             sink.close()
 
 
-def _claim(beginning: preflight.RestorePlan) -> None:
+def _claim(restore_plan: preflight.RestorePlan) -> None:
     """The job has its copy: what it began from is nobody else's. Where that cannot be deleted, it is only left."""
-    assert beginning.brought is not None, "else it was refused"
+    assert restore_plan.imported is not None, "else it was refused"
     try:
-        beginning.brought.delete()
+        restore_plan.imported.delete()
     except (HeadgateError, OSError) as error:
         logger.warning("the savepoint that the job has claimed is still there: %s", error)
 

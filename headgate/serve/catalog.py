@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # It knows Spark, which a server for storages does not need.
     from headgate.run.inspecting import Inspection
 
 LOOK_AGAIN_S = 0.2
-"""What was read of a storage is taken for what there is now, for so long."""
+"""What was read of a storage counts as current for this long."""
 READING_S = 10.0
-"""Whoever asks waits so long for others who read the same job's storage."""
+"""A request waits at most this long for others that read the same job's storage."""
 
 
 def now_ms() -> int:

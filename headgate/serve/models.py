@@ -870,7 +870,7 @@ class FlameGraph(AnswerModel):
     samples: int | None
     took_ms: int | None
     refresh_ms: int
-    """For so long a flame graph is not sampled anew."""
+    """A flame graph is not sampled again for this long."""
     why: str | None
     """Why it could not be sampled, and what to do."""
 

@@ -217,7 +217,7 @@ def _commit_transaction(process: "Process", order: e.CommitTransaction) -> None:
 
 
 def abort_failed_attempts(process: "Process", order: e.AbortFailedAttempts) -> None:
-    """Throw away what failed attempts wrote in vain."""
+    """Throw away what failed attempts wrote."""
     process.world.message(_abort_failed_attempts, process, order)
 
 

@@ -20,7 +20,7 @@ FAULTS_MAX = 9
 TROUBLE_MS = 1_500
 """Faults fall into the first this many ms. After that the world is calm, and the job must come to its end."""
 LONG_MS = 20_000
-"""An interval after which a job with little room would wait in vain."""
+"""An interval that is too long for a job with little room."""
 CALM_MS = 60_000
 """A job that has not ended this long after the last fault has lost its way."""
 

@@ -112,7 +112,7 @@ class _Partition:
 
 
 def _guarded(work: Callable[[], str]) -> tuple[str, bytes | None]:
-    """Do work whose errors come back as they are, not in the words of Spark, which would try it again in vain."""
+    """Do work whose errors come back as they are, not in the words of Spark, which would try it again for nothing."""
     try:
         return work(), None
     except HeadgateError as error:

@@ -40,7 +40,7 @@ def tallying() -> Iterator[Tally]:
 
 
 def wrote(rows: int | None) -> None:
-    """So many rows were written; None if nobody knows how many. Where nobody asks it does nothing."""
+    """How many rows were written; None if that is not known. Where nobody asks it does nothing."""
     tally = _current.get()
     if tally is None:
         return

@@ -82,7 +82,7 @@ def source(
     hot = round(skew * SHARES)
     if hot and not (keys > 1 and SHARES / keys <= hot < SHARES):
         raise InvalidOption(
-            f"generator.source: a skew of {skew} cannot hold with {keys} keys: "
+            f"generator.source: skew={skew} is not possible with {keys} keys: "
             f"give 0, or at least an even share (1 / keys) and less than 1, and 2 keys or more"
         )
     step_ms = event_step_ms if event_step_ms is not None else 1000 / (rows_per_second or 1000)

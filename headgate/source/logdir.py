@@ -1,8 +1,8 @@
 """A source that reads a directory to which files are added.
 
 One rule: the rows of all files, in the order of their names, are one sequence that only ever grows at its end. An
-offset is a place in it: after this many rows of that file, which is the so-manieth that was read. Whatever would change
-the sequence from an offset on (a file that comes late, is gone, or is another) is an error, and no row is skipped.
+offset is a place in it: the number of rows read of a file, and how many files were read before it. Whatever would
+change the sequence from an offset on (a file that comes late, is gone, or is another) is an error: no row is skipped.
 Files before the one in which an offset stands are needed no more by whoever goes on from there, and may go.
 
 ``LogFiles`` and ``LogReader`` run in other processes: the planner half beside the driver, ``read`` on the executors.

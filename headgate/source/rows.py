@@ -218,7 +218,7 @@ def _read_lines(
         if not data:
             raise changed(directory, wanted.file)
         if unfit_line is not None:
-            for some in _fitting(io.BytesIO(data).readlines(), parse, unfit_line):
+            for some in _conforming(io.BytesIO(data).readlines(), parse, unfit_line):
                 yield from some.to_batches()
             row += _count(data)
         else:
@@ -239,7 +239,7 @@ def _count(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
-def _fitting(lines: list[bytes], parse: Parse, unfit_line: UnfitLine) -> Iterator[pa.Table]:
+def _conforming(lines: list[bytes], parse: Parse, unfit_line: UnfitLine) -> Iterator[pa.Table]:
     """The rows of lines some of which may not fit, in their order. Halves are tried until such a line is alone."""
     try:
         whole = parse(b"".join(lines))
@@ -253,8 +253,8 @@ def _fitting(lines: list[bytes], parse: Parse, unfit_line: UnfitLine) -> Iterato
             yield instead
     else:
         half = len(lines) // 2
-        yield from _fitting(lines[:half], parse, unfit_line)
-        yield from _fitting(lines[half:], parse, unfit_line)
+        yield from _conforming(lines[:half], parse, unfit_line)
+        yield from _conforming(lines[half:], parse, unfit_line)
 
 
 def _unfit_line(form: Form, schema: pa.Schema) -> UnfitLine | None:

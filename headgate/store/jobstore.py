@@ -320,11 +320,11 @@ class JobStore(Folder):
             now = self._read_incarnation()
         except Missing:
             raise BadStorage(
-                f"{self.uri} was deleted while the job ran: start the job again, and it begins anew"
+                f"{self.uri} was deleted while the job ran: start the job again: it begins without state"
             ) from None
         if now != self._incarnation:
             raise BadStorage(
-                f"{self.uri} was deleted and begun anew while the job ran: this process writes nothing there any more"
+                f"{self.uri} was deleted and created again while the job ran: this process no longer writes to it"
             )
 
     def begun_ms(self, now_ms: int) -> int:

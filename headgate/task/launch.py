@@ -41,7 +41,7 @@ FORM = 1
 KEPT = 64
 """This many starts are remembered: those that were used last."""
 ARCHIVES_KEPT = 4
-"""So many of them have an archive, of some 200 MB."""
+"""At most this many of them have an archive, of some 200 MB."""
 FORGOTTEN_AFTER_S = 24 * 3600.0
 """Nobody writes a list of classes for this long."""
 LOOK_S = 0.01

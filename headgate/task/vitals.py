@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 EXECUTORS_MAX = 64
 """Of this many executors the time is summed up: they are alike."""
 NODES_MAX = 256
-"""So many nodes of a plan are looked at."""
+"""At most this many nodes of a plan are looked at."""
 PYTHON_MS = "pythonProcessingTime"
 """Spark's name for the time that went by in the user's functions, summed over tasks."""
 RUN_LEAST_MS = 1_000

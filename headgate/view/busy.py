@@ -67,7 +67,7 @@ class Busy:
             wait.until_ms = now_ms
 
     def held_up(self, batch: Batch, ms: float) -> None:
-        """It has waited for room in a sink for so long, once it was admitted."""
+        """It has waited for room in a sink for this long, once it was admitted."""
         if batch in self._waits:
             self._waits[batch].held_up_ms += ms
 

@@ -25,7 +25,7 @@ SAMPLES_MAX = 6
 SEGMENTS_MAX = 1_024
 """Of this many segments of a channel that nobody has read yet it is known how large they are."""
 PARTITIONS_MAX = 64
-"""The bytes of single state partitions are shown if an operator has at most so many."""
+"""The bytes of single state partitions are shown if an operator has at most this many."""
 MOVING = ("rows_in", "rows_out", "bytes_in", "bytes_out")
 """The counts that have a rate."""
 NOTED = (

@@ -34,7 +34,7 @@ class Sinks:
         self._counts: dict[SinkId, _Counts] = {}
 
     def measured(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """A pre-commit or a commit went through, and took so long."""
+        """A pre-commit or a commit went through, and took this long."""
         if kind == "pre_commit":
             self._of(fields["sink"]).pre_commits_ms += fields["ms"]
         elif kind == "commit":

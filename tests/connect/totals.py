@@ -1,4 +1,4 @@
-"""The job of ``test_frozen.py``: totals that grow, upserted into PostgreSQL. It freezes where somebody wishes it to.
+"""The job of ``test_frozen.py``: totals that grow, upserted into PostgreSQL. It freezes where a test asks for it.
 
 ``HEADGATE_TOTALS`` (JSON) says where the table is.
 """

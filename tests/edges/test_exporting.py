@@ -62,10 +62,10 @@ def test_a_savepoint_is_whole_where_it_was_written_and_a_job_begins_there(
     source = kind(target)
     assert savepoints.read_from(source)[1] == extra
     into = open_job(tmp_path / "new")
-    brought = savepoints.prepare_from(into, source)
-    assert isinstance(brought, savepoints.ImportedSavepoint)
-    assert brought.read(f"savepoints/7/{FILES[0]}") == (target / FILES[0]).read_bytes()
-    number = savepoints.publish(into, brought)
+    imported = savepoints.prepare_from(into, source)
+    assert isinstance(imported, savepoints.ImportedSavepoint)
+    assert imported.read(f"savepoints/7/{FILES[0]}") == (target / FILES[0]).read_bytes()
+    number = savepoints.publish(into, imported)
     assert check(tmp_path / "new/job", tables_of([into.read_record(number)[1]])) == []
     assert into.copied() == (number,)
 

@@ -48,10 +48,10 @@ def heard(tmp_path: Path) -> Heard:
     return made
 
 
-def refused(store: JobStore, now: Graph, beginning: RestorePlan, backend: str = ROCKS) -> str:
+def refused(store: JobStore, now: Graph, restore_plan: RestorePlan, backend: str = ROCKS) -> str:
     before = {entry.path for entry in store.list()}
     with pytest.raises(InvalidJob) as error:
-        preflight.settle(store, now, beginning, backend)
+        preflight.settle(store, now, restore_plan, backend)
     assert {entry.path for entry in store.list()} == before, "nothing is written"
     return str(error.value)
 
@@ -95,11 +95,11 @@ def test_a_savepoint_from_elsewhere_is_looked_at_before_it_is_brought_in(
 ) -> None:
     kept = Path(shutil.copytree(heard.root / "savepoints/5", tmp_path / "kept"))
     store = open_job(tmp_path / "new")
-    brought = savepoints.prepare(store, kept)
-    assert isinstance(brought, savepoints.ImportedSavepoint)
-    refused(store, graph(*now), RestorePlan(ALLOW, brought), backend)
+    imported = savepoints.prepare(store, kept)
+    assert isinstance(imported, savepoints.ImportedSavepoint)
+    refused(store, graph(*now), RestorePlan(ALLOW, imported), backend)
     assert (
-        preflight.settle(store, graph("count", "distinct"), RestorePlan(ALLOW, brought), ROCKS).checkpoint is not None
+        preflight.settle(store, graph("count", "distinct"), RestorePlan(ALLOW, imported), ROCKS).checkpoint is not None
     )
 
 

@@ -234,11 +234,11 @@ def newest(store: JobStore) -> tuple[CompletedCheckpoint, dict[str, Any]]:
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_savepoint_is_the_first_record_of_an_empty_checkpoint_log(tmp_path: Path, kept: Path, remote: bool) -> None:
     store = open_job(tmp_path / "new", remote=remote)
-    brought = prepare(store, kept)
+    imported = prepare(store, kept)
     assert store.read_checkpoint_log() == (), "nothing is written yet"
-    assert savepoints.foresee(store, brought)[-1].id == 1
+    assert savepoints.foresee(store, imported)[-1].id == 1
     assert store.read_checkpoint_log() == (), "nothing is written yet"
-    assert savepoints.publish(store, brought) == 1
+    assert savepoints.publish(store, imported) == 1
     record, extra = newest(store)
     assert (record.id, record.generation, record.kind) == (1, 1, Kind.SAVEPOINT)
     assert record.tasks[0].files == tuple(f"savepoints/1/{name}" for name in FILES)
@@ -254,15 +254,15 @@ def test_a_savepoint_that_is_claimed_is_deleted_and_nothing_beside_it(
 ) -> None:
     put(kept / "tasks/up/notes.txt")
     store = open_job(tmp_path / "new")
-    brought = savepoints.prepare_from(store, kind(kept))
-    assert isinstance(brought, ImportedSavepoint)
-    number = savepoints.publish(store, brought)
-    brought.delete()
+    imported = savepoints.prepare_from(store, kind(kept))
+    assert isinstance(imported, ImportedSavepoint)
+    number = savepoints.publish(store, imported)
+    imported.delete()
     assert [path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file()] == ["tasks/up/notes.txt"]
     assert check(tmp_path / "new/job", tables_of([store.read_record(number)[1]])) == [], "the job has its own copy"
-    brought.delete()  # Once more does no harm.
+    imported.delete()  # Once more does no harm.
     (kept / "tasks/up/notes.txt").unlink()
-    brought.delete()
+    imported.delete()
     assert kept.exists() == (kind is Remote)
 
 
@@ -336,14 +336,14 @@ def test_a_job_that_goes_on_publishing_is_fenced_off_and_its_savepoints_stay_as_
     """A live leader publishes between the moment when the savepoint was found to be whole and the takeover."""
     heard = Heard(open_job(tmp_path / "new"))
     heard.storage.create_record(CreateRecord(US, EpochRecord(CheckpointId(0), FIRST, US, CheckpointId(1), None)))
-    brought = prepare(heard.store, kept)
+    imported = prepare(heard.store, kept)
     for number in (1, 2):
         put(heard.root / FILES[0])
         theirs = completed(number, files={UP: FILES[:1]}, kind=Kind.SAVEPOINT)
         heard.storage.create_record(CreateRecord(US, replace(theirs, transactions=(OWED,))))
         heard.storage.copy_savepoint(CopySavepoint(US, CheckpointId(number)))
     before = {path: path.read_bytes() for path in (heard.root / "savepoints").rglob("*") if path.is_file()}
-    number = savepoints.publish(heard.store, brought)
+    number = savepoints.publish(heard.store, imported)
     assert {path: path.read_bytes() for path in before} == before
     assert heard.store.copied() == (1, 2, number)
     record, extra = newest(heard.store)

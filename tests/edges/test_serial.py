@@ -50,10 +50,10 @@ def test_a_close_finishes_what_was_put_there_and_leaves_no_thread() -> None:
     serial_executors = failing([])
     done: list[int] = []
     for number in range(50):
-        serial_executors.put(f"serial executor-{number % 5}", done.append, number)
+        serial_executors.put(f"executor-{number % 5}", done.append, number)
     serial_executors.close(WAIT_S)
     assert sorted(done) == list(range(50))
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("headgate-serial executor-")]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("headgate-executor-")]
 
 
 def test_a_close_does_not_wait_for_ever() -> None:

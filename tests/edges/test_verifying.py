@@ -31,8 +31,8 @@ def heard(tmp_path: Path) -> Heard:
 
 
 def confirmed(heard: Heard, options: Options, show: Any = lambda _: None) -> int:
-    beginning = preflight.choose(heard.store, options)
-    with preflight.confirming(heard.store, options, beginning, show) as result:
+    restore_plan = preflight.choose(heard.store, options)
+    with preflight.confirming(heard.store, options, restore_plan, show) as result:
         base = result.result(WAIT_S).base
     assert base is not None
     return base.id
@@ -57,14 +57,14 @@ def test_a_file_that_is_cut_short_is_found_by_its_size_before_anything_else_star
 
 def test_a_leader_that_deletes_the_record_meanwhile_is_followed_to_its_newest_checkpoint(heard: Heard) -> None:
     options = Options(takeover=True)
-    beginning = preflight.choose(heard.store, options)
-    assert beginning.base is not None
+    restore_plan = preflight.choose(heard.store, options)
+    assert restore_plan.base is not None
     heard.storage.create_record(CreateRecord(US, completed(3, files={UP: (GOOD,)})))
     (heard.root / "checkpoint-log" / "0000000002.json").unlink()
-    with preflight.confirming(heard.store, options, beginning, lambda _: None) as result:
+    with preflight.confirming(heard.store, options, restore_plan, lambda _: None) as result:
         base = result.result(WAIT_S).base
     assert base is not None
-    assert (beginning.base.id, base.id) == (2, 3)
+    assert (restore_plan.base.id, base.id) == (2, 3)
 
 
 def test_another_word_is_refused(heard: Heard) -> None:
@@ -99,8 +99,8 @@ def test_a_check_that_takes_long_is_shown_and_goes_on_beside_other_things(
         shown.append(line)
         came.set()
 
-    beginning = preflight.choose(heard.store, Options())
-    with preflight.confirming(heard.store, Options(), beginning, show) as result:
+    restore_plan = preflight.choose(heard.store, Options())
+    with preflight.confirming(heard.store, Options(), restore_plan, show) as result:
         assert came.wait(WAIT_S)
         assert not result.done(), "Spark would be starting now"
         slow.set()
@@ -116,12 +116,12 @@ def test_a_check_that_takes_long_is_shown_and_goes_on_beside_other_things(
 
 def test_a_check_is_given_up_when_the_start_fails(heard: Heard, slow: threading.Event) -> None:
     def interrupted() -> None:
-        with preflight.confirming(heard.store, Options(), beginning, lambda _: None) as result:
+        with preflight.confirming(heard.store, Options(), restore_plan, lambda _: None) as result:
             results.append(result)
             raise KeyboardInterrupt
 
     results: list[Any] = []
-    beginning = preflight.choose(heard.store, Options())
+    restore_plan = preflight.choose(heard.store, Options())
     threading.Timer(0.2, slow.set).start()  # By then it was given up: nothing more is read.
     with pytest.raises(KeyboardInterrupt):
         interrupted()

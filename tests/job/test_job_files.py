@@ -52,7 +52,7 @@ def told(directory: Path, body: str) -> str:
         ('hg.Job("a", checkpoint=hg.Checkpointing(storage="s3://b/c"))', "write s3a:// in its place"),
         (
             'hg.Job("a", checkpoint=hg.Checkpointing(storage="x"), spark_conf={"spark.speculation": True})',
-            "spark.speculation=true cannot hold, it is false: two attempts at one output would both be written",
+            "spark.speculation=true is not allowed, it must be false: two attempts at one output would both be written",
         ),
         (
             'hg.Job("a", checkpoint=hg.Checkpointing(storage="x"), spark_conf={"spark.remote": "sc://x"})',

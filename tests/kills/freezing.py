@@ -1,7 +1,7 @@
 """Freezes a job's process, with everything below it, at a moment that somebody outside has asked for.
 
 One rule: a wish is a file, and whoever takes it away freezes. So a wish is met once, by whichever process gets there
-first, and nothing happens to a job of which nobody wishes anything.
+first, and nothing happens to a job of which nobody asks anything.
 
 The moments are those at which a process that has slept through its own replacement could do harm: around the writing
 of a batch, the pre-commit, the publication of a checkpoint and the commit.

@@ -80,8 +80,8 @@ def test_a_port_that_is_none_is_refused(settings: dict[str, Any], said: str) -> 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"endpoint": "localhost:4318"}, "is no address of a collector"),
-        ({"endpoint": ""}, "is no address of a collector"),
+        ({"endpoint": "localhost:4318"}, "is not the address of a collector"),
+        ({"endpoint": ""}, "is not the address of a collector"),
         ({"interval": "often"}, "interval='often' is not a valid duration"),
         ({"interval": 0}, "too short"),
     ],

@@ -193,7 +193,7 @@ class Rest:
         return facts[how % len(facts)]
 
     def loses(self, which: int, how: int) -> e.Event | None:
-        """Somebody else leads; the core hears of it, or finds his epoch record."""
+        """Somebody else leads; the core hears of it, or finds its epoch record."""
         if which < 12:
             return None
         if how < 8:

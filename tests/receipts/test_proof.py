@@ -206,7 +206,7 @@ def test_a_dry_run_lists_what_was_published_after_a_checkpoint(job: PublishedJob
 def test_only_a_dry_run_is_there(job: PublishedJob) -> None:
     job.publish(0)
     code, output = asked(job, "rollback", "orders", "--to", "2")
-    assert (code, "only --dry-run is there" in output) == (2, True)
+    assert (code, "only --dry-run is supported" in output) == (2, True)
     code, output = asked(job, "rollback", "orders", "--to", "9", "--dry-run")
     assert (code, "checkpoint 9 is not known: the newest is 2" in output) == (2, True)
 

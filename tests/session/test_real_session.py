@@ -195,7 +195,7 @@ def test_modes_are_what_hadoop_gives(report: Any) -> None:
         ("static", "spark.executor.cores=9 cannot be set in a session that runs"),
         ("master", "spark.master=local[3] cannot be set in a session that runs"),
         ("directory", "spark.local.dir=/x cannot be set in a session that runs"),
-        ("need", "spark.speculation=true cannot hold, it is false"),
+        ("need", "spark.speculation=true is not allowed, it must be false"),
         ("stopped", "the Spark session is stopped: pass one that runs, or none"),
     ],
 )

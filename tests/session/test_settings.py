@@ -34,7 +34,7 @@ def test_the_user_wins_over_what_is_only_preferred(key: str) -> None:
 
 @pytest.mark.parametrize("key", NEEDED)
 def test_what_contradicts_a_need_is_refused_by_name(key: str) -> None:
-    with pytest.raises(InvalidOption, match=f"^{key}=something else cannot hold"):
+    with pytest.raises(InvalidOption, match=f"^{key}=something else is not allowed"):
         settings_for("orders", conf={key: "something else"}, state=ROCKSDB)
 
 

@@ -1,4 +1,4 @@
-"""What a user may ask for, and what he hears."""
+"""What a user may ask for, and what the answer is."""
 
 import pytest
 

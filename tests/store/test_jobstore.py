@@ -418,7 +418,7 @@ def test_no_record_is_written_into_a_storage_that_was_begun_anew(storage: LocalS
     assert not (tmp_path / "orders").exists()
     after = JobStore.open(storage, "orders")
     after.incarnation()
-    with pytest.raises(BadStorage, match="was deleted and begun anew while the job ran"):
+    with pytest.raises(BadStorage, match="was deleted and created again while the job ran"):
         before.create_record(aborted_entry(2), {})
     assert after.read_checkpoint_log() == ()
     assert after.create_record(CHECKPOINT, {}) is None

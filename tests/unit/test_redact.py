@@ -92,8 +92,8 @@ def test_a_secret_setting_is_not_shown(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "PostgreSQL does not let us in: password authentication failed for user etl",
-        "Kafka does not let us in: wrong password: check sasl.username and sasl.password",
+        "PostgreSQL refused the login: password authentication failed for user etl",
+        "Kafka refused the login: wrong password: check sasl.username and sasl.password",
         "the connection string cannot be read: write 'postgresql://user:password@host:5432/database'",
         "jdbc.sink: the url is not a valid JDBC URL: write url='jdbc:postgresql://host/database'",
         "the storage s3a://bucket/path could not be reached: Connection refused",

@@ -21,7 +21,7 @@ LOGIN_SECONDS = 6
 """How long the database may take to let us in."""
 
 LOCK_WAIT = 1205
-"""What MariaDB and MySQL answer, without a state of the standard, to who waited for a lock in vain."""
+"""What MariaDB and MySQL answer, without a state of the standard, when a lock was not to be had in time."""
 
 _own: list[Any] = []
 """The gateway that was started here, for a process without Spark that only commits."""

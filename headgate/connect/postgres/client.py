@@ -78,7 +78,7 @@ class Server:
         except psycopg.OperationalError as error:
             reason = one_line(error)
             if any(words in reason for words in _REFUSALS):
-                raise InvalidOption(f"PostgreSQL does not let us in, {self.describe()}: {reason}") from None
+                raise InvalidOption(f"PostgreSQL refused the login, {self.describe()}: {reason}") from None
             raise ExternalError(
                 f"PostgreSQL does not answer, {self.describe()}: {reason}: see that it runs and can be reached"
             ) from None

@@ -128,7 +128,7 @@ class RestClient:
             else:
                 if answer.status in {401, 403}:
                     raise InvalidOption(
-                        f"{url} does not let us in: {answer.reason}: see that user and password are right, "
+                        f"{url} refused access: {answer.reason}: check user and password, "
                         "and that the user may read and write there"
                     )
                 if answer.status not in BUSY:

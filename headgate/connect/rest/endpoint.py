@@ -1,6 +1,6 @@
 """Where servers are that are reached by HTTP, and what it takes to be let in.
 
-One rule: what cannot hold is refused before anybody is asked, and no password is shown.
+One rule: what is not valid is refused before anybody is asked, and no password is shown.
 """
 
 import base64
@@ -60,7 +60,7 @@ def endpoint(
     if (user is None) != (password is None):
         raise InvalidOption("user and password go together: give both, or neither")
     if user is not None and api_key is not None:
-        raise InvalidOption("user and api_key are two ways to be let in: give one of them")
+        raise InvalidOption("user and api_key cannot be combined: give only one of them")
     if key is not None and certificate is None:
         raise InvalidOption("key is given without certificate: give both")
     plain = [each for each in urls if each.startswith("http:")]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # It knows Spark, which a server for storages does not need.
 
 Number = Annotated[int, Path(ge=0)]
 FORWARDED_S = 30.0
-"""The process of the job is given so long to look at its threads and workers."""
+"""The process of the job has this long to look at its threads and workers."""
 
 
 def add(app: FastAPI, catalog: JobCatalog) -> None:

@@ -84,7 +84,7 @@ def test_a_wrong_password_is_refused_and_not_shown(spark: SparkSession, hbase: H
     hbase.create_table("guarded", "f")
     with Proxy(hbase.port, login=("me", "right")) as proxy:
         options: dict[str, Any] = {"table": "guarded", "row_key": "id", "family": "f", "user": "me"}
-        with pytest.raises(InvalidOption, match="does not let us in: 401") as caught:
+        with pytest.raises(InvalidOption, match="refused access: 401") as caught:
             connector.sink(proxy.url, **options, password="secret").open(CONTEXT)  # noqa: S106 - not one
         assert "secret" not in str(caught.value)
         sink = connector.sink(proxy.url, **options, password="right")  # noqa: S106 - not one

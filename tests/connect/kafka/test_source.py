@@ -361,7 +361,7 @@ def test_partitions_that_are_added_while_a_job_runs_end_it_with_their_names(
 
 
 def test_who_does_not_know_the_password_is_not_let_in(guarded: Kafka) -> None:
-    with pytest.raises(UserError, match=r"does not let us in: .*check security\.protocol, user, password"):
+    with pytest.raises(UserError, match=r"refused the login: .*check security\.protocol, user, password"):
         source(guarded.servers, topic="orders", options=login(guarded) | {"sasl.password": "wrong"}).open()
 
 

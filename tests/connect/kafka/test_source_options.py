@@ -154,9 +154,9 @@ def test_where_it_begins_is_said_as_spark_says_it(starting: Any, options: dict[s
     ],
 )
 def test_spark_is_told_how_long_to_ask_a_broker_unless_the_user_says(
-    options: dict[str, int], patience: dict[str, str]
+    options: dict[str, int], timeouts: dict[str, str]
 ) -> None:
-    assert source("a:1", topic="orders", options=options)._patience == patience
+    assert source("a:1", topic="orders", options=options)._timeouts == timeouts
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_server_that_is_down_or_lets_nobody_in_is_named(database: Database, tm
     nobody = connector.sink(f"host=127.0.0.1 port={free_port()} password={SECRET}", table="t")
     refused(nobody, tmp_path, ExternalError, "PostgreSQL does not answer, database default at 127.0.0.1:")
     wrong = connector.sink(database.dsn, table="t", password=SECRET)
-    refused(wrong, tmp_path, InvalidOption, "does not let us in.* password authentication failed")
+    refused(wrong, tmp_path, InvalidOption, "refused the login.* password authentication failed")
     refused(connector.sink(database.dsn, table="t", database="none"), tmp_path, InvalidOption, '"none" does not exist')
 
 

@@ -1,4 +1,4 @@
-"""A search server that is away, busy, killed, or that does not let us in."""
+"""A search server that is away, busy, killed, or that refuses the login."""
 
 import socket
 import threading
@@ -120,7 +120,7 @@ def test_a_wrong_password_is_refused_and_not_shown(spark: SparkSession, opensear
     opensearch.create_index("guarded")
     with Proxy(opensearch.port, login=("me", "right")) as proxy:
         wrong = search.sink(proxy.url, index="guarded", id="id", user="me", password="secret")  # noqa: S106 - not one
-        with pytest.raises(InvalidOption, match="does not let us in: 401: security_exception") as caught:
+        with pytest.raises(InvalidOption, match="refused access: 401: security_exception") as caught:
             wrong.open(CONTEXT)
         assert "secret" not in str(caught.value)
         sink = search.sink(proxy.url, index="guarded", id="id", user="me", password="right")  # noqa: S106 - not one

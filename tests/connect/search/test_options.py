@@ -1,4 +1,4 @@
-"""Options of the search sink that cannot hold, and what is shown of them. No server is needed."""
+"""Options of the search sink that are not valid, and what is shown of them. No server is needed."""
 
 import pickle
 from typing import Any

@@ -293,7 +293,7 @@ def fault(doing: str, problem: Problem, *, transactional_id: str, servers: str) 
                 f"begin like {transactional_id}"
             )
         case code if code in NOT_KNOWN:
-            return UserError(f"{where}: the broker does not let us in: {reason}: check user, password and mechanism")
+            return UserError(f"{where}: the broker refused the login: {reason}: check user, password and mechanism")
         case code if code in TOO_LARGE:
             return UserError(f"{where}: {reason}: raise max.message.bytes of the topic, or send smaller rows")
         case code if code in UNKNOWN_TOPIC:

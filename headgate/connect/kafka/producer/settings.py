@@ -101,4 +101,4 @@ def fill(conf: int, options: Mapping[str, Option], *, who: str = "kafka") -> Non
         shown = str(value).lower() if isinstance(value, bool) else str(value)
         if lib.rd_kafka_conf_set(conf, name.encode(), shown.encode(), text, native.TEXT_MAX):
             reason = text.value.decode(errors="replace")
-            raise InvalidOption(f"{who}: option {name!r} cannot hold: {reason}")
+            raise InvalidOption(f"{who}: option {name!r} is not valid: {reason}")

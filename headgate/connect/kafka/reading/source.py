@@ -256,7 +256,7 @@ class KafkaSource(Source):
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - it reads what is there
         """Spark's own stream, held to what ``check`` has found."""
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.servers)
-        for name, value in {**self._patience, **for_java(self.options)}.items():
+        for name, value in {**self._timeouts, **for_java(self.options)}.items():
             reader = reader.option(f"kafka.{name}", value)
         settings: dict[str, str | int | None] = {
             "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
@@ -277,7 +277,7 @@ class KafkaSource(Source):
         return self._held(reader.load())
 
     @property
-    def _patience(self) -> dict[str, str]:
+    def _timeouts(self) -> dict[str, str]:
         """How long Spark waits for an answer, unless the user says how long."""
         spoken_of = {"default.api.timeout.ms", "request.timeout.ms"} & set(self.options)
         return {} if spoken_of else {"default.api.timeout.ms": str(ANSWER_MS)}

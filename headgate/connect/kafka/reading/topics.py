@@ -143,7 +143,7 @@ class Brokers:
         why = found if self._why is None else self._why
         if why.code() in _REFUSED:
             return UserError(
-                f"Kafka at {self._servers} does not let us in: {why.str()}: check security.protocol, user, password "
+                f"Kafka at {self._servers} refused the login: {why.str()}: check security.protocol, user, password "
                 "and certificates"
             )
         if found.code() in _NOT_ALLOWED:

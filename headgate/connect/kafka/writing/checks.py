@@ -75,7 +75,7 @@ def check_timeout(context: SinkContext, timeout_ms: int, downtime_ms: int, *, wr
     )
 
 
-def check_standing(client: BrokerClient, target: Target, sink: SinkId, owner: str) -> Target:
+def preflight(client: BrokerClient, target: Target, sink: SinkId, owner: str) -> Target:
     """See that the topic is there, that the broker lets a transaction be open this long, and that we may use our ids.
 
     Returns the target with how much it takes at once, if we may know.
@@ -117,7 +117,7 @@ def validated(dataframe: DataFrame, target: Target, partitions: int | None) -> D
     if TIMESTAMP in dataframe.columns:
         moment = F.col(TIMESTAMP)
         early = F.unix_millis(moment.cast("timestamp")) < EARLIEST_MS
-        advice = F.lit(" is not after 1970, and brokers take none such: give a later time, or null")
+        advice = F.lit(" is not after 1970-01-01, and brokers refuse it: give a later time, or null")
         fits = fits.when(early, _refuse(F.concat(F.lit("timestamp "), moment.cast("string"), advice)))
     return dataframe.where(fits.otherwise(F.lit(True)))
 

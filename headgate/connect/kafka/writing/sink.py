@@ -68,7 +68,7 @@ def sink(
     if not isinstance(write_ahead, bool):
         raise InvalidOption(f"{who}: write_ahead={write_ahead!r}: write True or False")
     if parallelism is not None:
-        count(parallelism, name=f"{who}: partitions", example=2, least=1)
+        count(parallelism, name=f"{who}: parallelism", example=2, least=1)
     count(max_open, name=f"{who}: max_open", example=100, least=1)
     timeout_ms = duration_ms(transaction_timeout, name=f"{who}: transaction_timeout", example="15min", least=1000)
     downtime_ms = duration_ms(allowed_downtime, name=f"{who}: allowed_downtime", example="5min")

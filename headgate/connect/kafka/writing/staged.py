@@ -25,7 +25,7 @@ from headgate.connect.kafka.broker import BrokerClient, Partition
 from headgate.connect.kafka.producer.client import Fenced
 from headgate.connect.kafka.producer.messages import check_frame
 from headgate.connect.kafka.producer.transaction import WAIT_MS, TransactionWriter
-from headgate.connect.kafka.writing.checks import RETENTION, check_standing, may_be_forgotten, refused, validated
+from headgate.connect.kafka.writing.checks import RETENTION, may_be_forgotten, preflight, refused, validated
 from headgate.connect.kafka.writing.names import Names, Target, client_options
 from headgate.core.ids import CheckpointId, Generation, SinkId
 from headgate.errors import BadStorage, UserError
@@ -110,7 +110,7 @@ class StagedKafkaSink(WriteAheadSink):
         return f"{self._target.describe()}, staged"
 
     def invoke(self, write_id: WriteId, dataframe: DataFrame) -> None:
-        """Stage the rows, if Kafka can take them. Whatever is staged must be published: no row may wait in vain."""
+        """Stage the rows, if Kafka can take them. Whatever is staged must be published: no row is left behind."""
         check_frame(dataframe.schema, topic=self._target.topic, who=f"sink {write_id.sink}")
         with refused(f"sink {write_id.sink}: {self.describe()}"):
             super().invoke(write_id, dataframe)
@@ -152,7 +152,7 @@ class StagedKafkaSink(WriteAheadSink):
     def _open(self, context: SinkContext) -> None:
         names = self._names(context.job, context.sink, context.incarnation)
         with BrokerClient(self._target.servers, client_options(self._target)) as client:
-            self._target = check_standing(client, self._target, context.sink, names.owner)
+            self._target = preflight(client, self._target, context.sink, names.owner)
             self._partitions = len(client.metadata([self._target.topic]).topics[self._target.topic])
 
     def _publish_partition(self, batch: WriteAheadBatch) -> None:

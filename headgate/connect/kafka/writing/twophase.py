@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from headgate.access import make_directory
 from headgate.connect.kafka.broker import BrokerClient, Producer
 from headgate.connect.kafka.producer.messages import check_frame
-from headgate.connect.kafka.writing.checks import check_standing, check_timeout
+from headgate.connect.kafka.writing.checks import check_timeout, preflight
 from headgate.connect.kafka.writing.executor import Lost, PartitionWriter, is_committed, whose, write_anew
 from headgate.connect.kafka.writing.names import (
     KafkaCommittable,
@@ -102,7 +102,7 @@ class TwoPhaseKafkaSink(TransactionSink[BrokerClient, OpenTransaction]):
                 make_directory(staging.root, context.directory_mode)
         client = BrokerClient(self._target.servers, client_options(self._target))
         try:
-            target = check_standing(client, self._target, context.sink, names.owner)
+            target = preflight(client, self._target, context.sink, names.owner)
         except BaseException:
             client.close()
             raise

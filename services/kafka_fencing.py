@@ -1,4 +1,4 @@
-"""EpochRecord a killed broker before it starts again.
+"""Has a killed broker fenced before it starts again.
 
 One rule: a broker that was killed starts as a follower of what stands in the metadata, never as the leader it once was.
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from services.jars import java
 from services.server import HOST, ROOT, Server
 
-# A broker's registration starts fenced; a change has 1 for epoch record, -1 for unfence, 0 for neither.
+# A broker's registration starts fenced; a change has 1 if it is fenced, -1 if it is unfenced, 0 for neither.
 _FENCED = re.compile(r"(?:RegisterBrokerRecord|BrokerRegistrationChangeRecord)\(.*?\bfenced=(true|1|-1)\b")
 _ACTIVE = "Performing controller activation"
 LOG_SETTINGS = f"-Dlog4j2.configurationFile={ROOT}/services/log4j2.properties"
@@ -63,7 +63,7 @@ class FencingController(Server):
         """Whether the broker is fenced, and that stands in the metadata log.
 
         The record of an idle controller follows every 100 ms. Records keep their order, so one that came after the
-        controller spoke of the epoch record says that the epoch record is in the file.
+        controller spoke of the fencing says that the record of it is in the file.
         """
         text = self.log.read_text(errors="replace")
         states = _FENCED.findall(text)
