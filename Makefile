@@ -92,19 +92,27 @@ test: ## Run check, then every test
 	@$(BIN)/pytest $(PYTEST_FLAGS)
 
 # The long campaigns, some hours in all; each writes its report. One alone: make prove PROOFS=zombies-totals
+# A run that was broken off goes on: what is proven of these very sources is not proven again, but with FRESH=1.
 PROOFS ?= sim long shapes kills-transactions kills-others zombies-transactions zombies-others zombies-totals soak
 REPORTS := docs/reports
+PROVEN = build/prove/$(shell git ls-files -s headgate java services tests requirements.lock | git hash-object --stdin | cut -c1-12)
 prove: setup services ## Run the long campaigns and write their reports
-	@set -e; for proof in $(PROOFS); do echo "== $$proof"; $(MAKE) --no-print-directory prove-$$proof; done
+	@mkdir -p $(PROVEN)
+	@set -e; for proof in $(PROOFS); do \
+		if [ -e $(PROVEN)/$$proof.done ] && [ -z "$(FRESH)" ]; then echo "== $$proof: proven before, of the same sources"; continue; fi; \
+		echo "== $$proof"; $(MAKE) --no-print-directory prove-$$proof; touch $(PROVEN)/$$proof.done; \
+	done
 
 prove-sim:
 	@$(BIN)/headgate sim --seeds 0:100000 --json > $(REPORTS)/sim.json; cat $(REPORTS)/sim.json
 prove-long:
-	@$(BIN)/pytest -m long --long --kills 4
+	@$(BIN)/pytest -m long --long --kills 4 --junitxml build/prove/long.xml
+	@$(BIN)/python -m tests.proven $(REPORTS)/long.md build/prove/long.xml
 prove-shapes:
-	@$(BIN)/pytest tests/spark/test_kills.py --long --kills 10
-	@$(BIN)/pytest tests/connect/kafka/test_cluster.py --kills 4
-	@$(BIN)/pytest tests/sink tests/connect -k killed_again_and_again --kills 16
+	@$(BIN)/pytest tests/spark/test_kills.py --long --kills 10 --junitxml build/prove/shapes.xml
+	@$(BIN)/pytest tests/connect/kafka/test_cluster.py --kills 4 --junitxml build/prove/cluster.xml
+	@$(BIN)/pytest tests/sink tests/connect -k killed_again_and_again --kills 16 --junitxml build/prove/commits.xml
+	@$(BIN)/python -m tests.proven $(REPORTS)/shapes.md build/prove/shapes.xml build/prove/cluster.xml build/prove/commits.xml
 prove-kills-%:
 	@$(BIN)/python -m tests.kills --group $* --rounds 20 --report $(REPORTS)
 prove-zombies-%:
