@@ -4,6 +4,7 @@ One rule: it asks and shows what the commands do, by the same requests; nothing 
 nobody waits for it, and ends with the process; the next run goes on from the last checkpoint.
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -15,12 +16,13 @@ from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.errors import ExternalError, UserError
 from headgate.job.api import Job, OnEvent
-from headgate.run import start
+from headgate.run import live, start
 from headgate.run.control import NotRunning
 from headgate.run.exporting import absolute
 from headgate.run.requests import REQUEST_S, Reply
 from headgate.run.savepoints import path_of
 from headgate.serve.process import ControlServer
+from headgate.values import Duration, duration_ms
 from headgate.view import job as view, text
 
 
@@ -90,6 +92,15 @@ class JobClient:
         self._ask("cancel", timeout)
         self._thread.join()
 
+    def show(self, every: Duration = "1s") -> None:
+        """Show the status live, until the job ends: in a notebook below the cell, which is over at once.
+
+        Elsewhere it shows it on the terminal, and returns when the job has ended; Ctrl-C ends the showing alone.
+        """
+        every_s = duration_ms(every, name="every", example="1s", least=100) / 1000
+        with contextlib.suppress(KeyboardInterrupt):
+            live.show(lambda: text.status(self.status()), text.as_html, self._ended_within, every_s)
+
     def __repr__(self) -> str:
         """The job and its state."""
         return f"JobClient({self.job_name!r}, {self.status()['state']})"
@@ -130,6 +141,10 @@ class JobClient:
         if reply.outcome is Outcome.DONE:
             return reply
         raise UserError(reply.text) if reply.outcome is Outcome.REFUSED else ExternalError(reply.text)
+
+    def _ended_within(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     @property
     def _over(self) -> bool:

@@ -133,9 +133,13 @@ def test_a_job_that_is_started_runs_beside_its_program(spark: SparkSession, tmp_
     assert numbers == list(range(len(numbers))), "every row once, through stop and start"
 
 
-def test_what_a_started_job_fails_of_is_raised_where_somebody_waits(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_started_job_fails_of_is_shown_and_raised_where_somebody_waits(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     failing = build(tmp_path, rows=500, fn=lambda frame: frame.selectExpr("raise_error('no such luck') as n"))
     client = failing.start(spark=spark)
+    client.show(every="200ms")
+    assert "no such luck" in capsys.readouterr().out
     with pytest.raises(hg.HeadgateError, match="no such luck"):
         client.wait(WAIT_S)
     assert client.status()["state"] == "failed"
