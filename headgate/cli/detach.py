@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,12 +23,13 @@ import typer
 
 from headgate.cli.app import say, show
 from headgate.errors import InvalidOption
-from headgate.job.api import OnEvent
 from headgate.view.recorder import PROGRESS
 
 if TYPE_CHECKING:  # It takes its time to import.
     from headgate.serve.process import ControlServer
 
+
+OnEvent = Callable[[dict[str, Any]], None]
 
 NOT_PASSED_ON = ("detach", "announce", "as_json", "help")
 LAST_LINES_S = 5.0

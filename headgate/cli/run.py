@@ -17,10 +17,9 @@ from rich.live import Live
 from rich.text import Text
 
 from headgate.cli.app import FileArgument, StorageOption, VerboseOption, load, say
-from headgate.cli.detach import Announcement, again, run_detached
+from headgate.cli.detach import Announcement, OnEvent, again, run_detached
 from headgate.cli.log import LogFormat, log_event, run_log
 from headgate.errors import ExternalError, InvalidOption, UserError
-from headgate.job.api import OnEvent
 from headgate.run.decisions import checked_reason
 from headgate.run.telling import PROGRESS as PROGRESSING
 from headgate.view import text
