@@ -28,6 +28,9 @@ MODULES = {
     "protobuf": "google.protobuf",
 }
 """The names under which they are imported, where those are not their own."""
+PROGRAMS = ("py-spy",)
+"""These have no module: what counts is that the program runs."""
+RUN_S = 30.0
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?\s*([^;]*)(?:;.*?extra\s*==\s*['\"]([\w-]+)['\"])?")
 
 
@@ -108,7 +111,9 @@ def _libraries() -> Iterator[Library]:
 
 
 def _loaded(name: str) -> tuple[str | None, str]:
-    """Why it cannot be imported, and what only it can say."""
+    """Why it cannot be imported, or run, and what only it can say."""
+    if name in PROGRAMS:
+        return _runs(name), ""
     try:
         module = importlib.import_module(MODULES.get(name, name))
         if name in ("pandas", "pyarrow", "numpy"):
@@ -117,6 +122,19 @@ def _loaded(name: str) -> tuple[str | None, str]:
     except Exception as error:  # noqa: BLE001 - whatever a library does when it is loaded is what is told
         return f"{type(error).__name__}: {error}", ""
     return None, more
+
+
+def _runs(name: str) -> str | None:
+    """Why a program that a distribution brings does not run."""
+    beside = Path(sys.executable).with_name(name)
+    program = str(beside) if beside.exists() else shutil.which(name)
+    if program is None:
+        return "its program is not there"
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, timeout=RUN_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else f"{program} --version ends with exit code {done.returncode}"
 
 
 def _accepted_by_pyspark(name: str) -> None:

@@ -127,7 +127,7 @@ def test_ctrl_c_ends_the_command_and_not_the_job(tmp_path: Path) -> None:
     code, seen, said = parent.end()
     assert (code, seen) == (130, None)
     assert said.splitlines()[-1] == (
-        f"headgate: the job is still starting, as process {pid}: see what becomes of it with `headgate status`"
+        f"headgate: the job is still starting, as process {pid}: follow it with `headgate status`"
     )
     os.kill(pid, signal.SIGTERM)
     assert parent.proof.read() == ""

@@ -259,8 +259,10 @@ def test_a_log_is_written_as_json_if_it_is_wanted(tmp_path: Path, monkeypatch: p
         {"at", "level", "logger", "job", "task", "checkpoint", "batch", "message"} <= set(one) for one in written
     )
     assert all(one["job"] == "orders" for one in written)
-    first, other, failed, started = written[:4]
-    assert [first[name] for name in ("task", "checkpoint", "batch", "message")] == ["a", 4, 7, "password=***\nand more"]
+    lines = {one["message"]: one for one in written}  # Threads of earlier tests may write between them.
+    first, other, failed = lines["password=***\nand more"], lines["on another thread"], lines["it failed"]
+    [started] = [one for one in written if one.get("event") == "task-started"]
+    assert [first[name] for name in ("task", "checkpoint", "batch")] == ["a", 4, 7]
     assert (other["task"], other["batch"]) == (None, None)
     assert "ValueError" in failed["trace"]
     assert (started["event"], started["task"], started["batch"]) == ("task-started", "b", 5)

@@ -33,9 +33,22 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["pandas", "pyspark", "confluent-kafka"])
-def test_what_fits_is_good(name: str) -> None:
-    assert library(name).verdict is Severity.OK
+def test_everything_that_is_asked_for_and_installed_is_good() -> None:
+    found = [rules.library(each) for each in asking._libraries()]
+    assert {"pandas", "pyspark", "confluent-kafka", "py-spy"} <= {each.name for each in found}
+    assert [each for each in found if each.verdict is not Severity.OK] == []
+
+
+def test_a_program_that_does_not_run_is_told_with_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    broken = tmp_path / "py-spy"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    assert library("py-spy").verdict is Severity.WARNING
+    assert "py-spy --version ends with exit code 3" in library("py-spy").evidence
+    broken.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "its program is not there" in library("py-spy").evidence
 
 
 def test_a_pandas_that_pyspark_does_not_take_is_a_problem(first: Path) -> None:

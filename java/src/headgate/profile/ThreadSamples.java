@@ -16,7 +16,7 @@ public final class ThreadSamples {
   private ThreadSamples() {}
 
   /**
-   * Take samples, this many milliseconds apart. The thread that asks is not among them.
+   * Take samples, so many milliseconds apart. The thread that asks is not among them.
    *
    * @return a line for each stack that was seen: how often, the state of its thread, the thread's name, and the frames
    *     from the outermost to the innermost with ";" between them; with tabs between the four
