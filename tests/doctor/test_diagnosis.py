@@ -1,8 +1,6 @@
 """Rules over what is recorded of a job: each names its illness, and none says anything of a healthy one."""
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +17,9 @@ from headgate.doctor.facts import SEEN_MIN
 from headgate.doctor.finding import Severity
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-from services.server import find_program
 from tests.doctor.sick import EVENT_MS, Sick, rules
 from tests.helpers import channel, line, task
+from tests.mounts import Mount, needs_root
 from tests.step_helpers import OTHER
 from tests.view.watched import Watched
 
@@ -90,6 +88,16 @@ def test_a_reader_with_a_backlog_is_named_with_how_busy_it_is(store: JobStore) -
     assert (cause.tasks, cause.checkpoints) == (("b",), (2, 3, 4, 5, 6))
     assert (cause.setting, cause.value) == ("Checkpointing.aligned_checkpoint_timeout", "1s")
     assert rules(job.look()) == {"slow-start-delay"}
+
+
+def test_the_part_of_a_delay_that_one_task_has_is_no_more_than_the_whole(store: JobStore) -> None:
+    job = Sick(store)
+    for held in (5_000, 6_000, 7_000, 8_000, 1_000, 1_000, 9_000):
+        job.go(held={"b": held})
+    evidence = job.found("slow-start-delay").evidence
+    assert evidence.startswith(
+        "from the trigger to the last barrier 6.0 s (median of 7 checkpoints), of which 6.0 s in task b"
+    )
 
 
 def test_a_task_that_waits_for_its_reader_is_not_to_blame(store: JobStore) -> None:
@@ -301,6 +309,23 @@ def test_partitions_that_are_small_or_nearly_alike_are_well(store: JobStore, siz
     assert diagnose(replace(job.facts(), partitions={"b": state(*sizes)})).causes == ()
 
 
+@pytest.mark.parametrize(("skew", "busy"), [(3.9, 0.9), (3.9, 0.5), (1.2, 0.9)])
+def test_a_skewed_source_of_a_busy_task_is_named_in_a_job_without_state_as_well(
+    store: JobStore, skew: float, busy: float
+) -> None:
+    job = Sick(store)
+    job.go()
+    facts = replace(job.facts(), partitions={})
+    assert "skewed-partitions" in diagnose(facts).unknown
+    source = {"source": "orders", "partitions": 4, "skew": skew}
+    view = {**facts.view, "tasks": [{"task": "a", "batch": 1, "busy_ratio": busy, "sources": [source]}]}
+    seen = diagnose(replace(facts, view=view))
+    assert "skewed-partitions" not in seen.unknown
+    found = [(each.verdict, each.tasks, each.setting) for each in seen.causes]
+    wanted = (Severity.NOTE, ("a",), "minPartitions of the Kafka source")
+    assert found == ([wanted] if (skew, busy) == (3.9, 0.9) else [])
+
+
 def grow(job: Sick, kept: Callable[[int], int], **more: Any) -> None:
     for number in range(40):
         job.batch("b", rows=10_000, state=job.state + kept(number), **more)
@@ -471,22 +496,17 @@ def test_a_sink_without_rows_has_no_transactions(store: JobStore) -> None:
     assert job.look().causes == ()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
-def test_a_disk_that_is_nearly_full_is_named(tmp_path: Path) -> None:
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run([find_program("mount"), "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(place)], check=True)
-    try:
-        job = Sick(JobStore.open(open_store(str(place / "storage")), "orders"))
-        for _ in range(6):
-            job.go(snapshot={"b": {"new_bytes": 5_000_000}})
-        cause = job.found("disk-nearly-full")
-        assert (cause.verdict, cause.setting) == (Severity.WARNING, "Checkpointing.storage")
-        assert "a checkpoint typically brings 5.0 MB" in cause.evidence
-        (place / "rest").write_bytes(bytes(280 << 20))
-        assert job.found("disk-nearly-full").verdict is Severity.PROBLEM
-    finally:
-        subprocess.run([find_program("umount"), "--lazy", str(place)], check=True)
+@needs_root
+def test_a_disk_that_is_nearly_full_is_named(mount: Mount) -> None:
+    place = mount("size=300m")
+    job = Sick(JobStore.open(open_store(str(place / "storage")), "orders"))
+    for _ in range(6):
+        job.go(snapshot={"b": {"new_bytes": 5_000_000}})
+    cause = job.found("disk-nearly-full")
+    assert (cause.verdict, cause.setting) == (Severity.WARNING, "Checkpointing.storage")
+    assert "a checkpoint typically brings 5.0 MB" in cause.evidence
+    (place / "rest").write_bytes(bytes(280 << 20))
+    assert job.found("disk-nearly-full").verdict is Severity.PROBLEM
 
 
 def succeeded(job: Sick, ahead_ms: int) -> None:
@@ -529,6 +549,23 @@ def test_what_stands_still_is_told_where(store: JobStore) -> None:
     assert diagnosis_data(job.look())["ok"] is False
     job.core.note("stall-over", name="task b")
     assert job.look().causes == ()
+
+
+@pytest.mark.parametrize(
+    ("who", "tasks"),
+    [
+        ("task b", ("b",)),
+        ("the snapshot of task b", ("b",)),
+        ("sink out", ("b",)),
+        ("the storage", ()),
+        ("task b.c", ()),
+    ],
+)
+def test_what_stands_still_is_told_of_the_task_whose_it_is(store: JobStore, who: str, tasks: tuple[str, ...]) -> None:
+    job = Sick(store)
+    healthy(job, 1)
+    job.core.note("stall", name=who, text=f"{who}: a call has been running for 90 s")
+    assert job.found("stalled").tasks == tasks
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
