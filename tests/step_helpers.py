@@ -244,7 +244,9 @@ def forgotten(state: JobState, effects: Sequence[Effect]) -> list[Effect]:
 def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) -> bool:
     match effect:
         case o.StartTask():
-            return state.phase is not Phase.RUNNING or state.termination.draining  # Then it may come up without reading.
+            return (
+                state.phase is not Phase.RUNNING or state.termination.draining
+            )  # Then it may come up without reading.
         case o.StopTask(_, task, run, drain=True):
             stands = state.execution.tasks[task]
             return state.phase is not Phase.RUNNING or stands.ended or stands.run > run

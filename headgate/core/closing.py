@@ -142,7 +142,9 @@ def closed(context: StepContext) -> None:
 
 def _where_drained(state: JobState) -> str:
     last = next((one for one in state.retained.completed if one.id == state.retained.base), None)
-    return ", where it was drained: nothing goes on from there" if last is not None and last.draining and last.stop else ""
+    return (
+        ", where it was drained: nothing goes on from there" if last is not None and last.draining and last.stop else ""
+    )
 
 
 def _under_way(state: JobState) -> bool:

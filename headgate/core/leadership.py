@@ -261,10 +261,7 @@ def _settle_doubts(context: StepContext, before: JobState) -> bool:
     stop = isinstance(last, CompletedCheckpoint) and last.stop and not leadership.restore.again
     for record in leadership.in_doubt:
         there = (record.id, record.generation) in landed
-        if not there and record.draining and record.stop:  # It is taken again, and whoever asked waits on.
-            termination = evolve(context.state.termination, drain=record.request)
-            context.state = evolve(context.state, termination=termination)
-        elif record.request is not None and not (there and record.kind is Kind.SAVEPOINT):
+        if record.request is not None and not (there and record.kind is Kind.SAVEPOINT):
             outcome = Outcome.DONE if there else Outcome.FAILED
             text = f"{record.kind.value} {record.id} {'completed' if there else 'given up: the job restarted'}"
             context.order(Notify(outcome, text, record.request, record.id))
