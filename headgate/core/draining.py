@@ -15,6 +15,8 @@ from headgate.core.ids import NO_CHECKPOINT
 from headgate.core.records import Kind
 from headgate.core.state import StepContext
 
+SAID = "the job is being drained: its sources have ended, and what was read comes out"
+
 
 def take_up(context: StepContext) -> None:
     """Begin with a drain when its turn has come. What was asked for before the job knew that it drains is settled."""
@@ -38,7 +40,7 @@ def take_up(context: StepContext) -> None:
     )
     if begins:
         context.tell_story("draining: no source gives any more")
-        text = "the job is being drained: its sources have ended, and what was read comes out"
-        context.order(Notify(Outcome.NOTICE, text, termination.drain))
+        for who in (termination.drain, None):
+            context.order(Notify(Outcome.NOTICE, SAID, who))
         for name in context.state.execution.tasks:
             tasks.drain(context, name)
