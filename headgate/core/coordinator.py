@@ -40,6 +40,8 @@ from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
 """How many checkpoints that users asked for may wait to be triggered."""
+BEING_DRAINED = "the job is being drained, and ends with a savepoint"
+"""Why no other savepoint is taken."""
 
 
 class GivenUp(Enum):
@@ -103,7 +105,7 @@ def ask(context: StepContext, request: Request) -> None:
     if state.phase is Phase.CLOSING or state.phase in AT_REST:
         why = "the job is not running here"
     elif request.kind is Kind.SAVEPOINT and drains(state) and not _joins(state, request):
-        why = "the job is being drained, and ends with a savepoint"
+        why = BEING_DRAINED
     elif len(state.checkpoints.requests) >= REQUESTS_MAX:
         why = f"{REQUESTS_MAX} requests are waiting already"
     if why is not None:

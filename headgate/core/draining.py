@@ -8,7 +8,7 @@ What follows is what follows when sources end by themselves: each task that has 
 its end, and then the last checkpoint is taken, here as a savepoint (``trigger``), after which the job stops.
 """
 
-from headgate.core import tasks
+from headgate.core import coordinator, tasks
 from headgate.core.effects import Notify, Outcome
 from headgate.core.evolve import evolve
 from headgate.core.ids import NO_CHECKPOINT
@@ -29,8 +29,8 @@ def take_up(context: StepContext) -> None:
         if request.drain and termination.drain is None:
             termination = evolve(termination, drain=request.id)
         elif request.kind is Kind.SAVEPOINT:
-            why = "the job is being drained, and ends with a savepoint"
-            context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
+            text = f"{request.kind.value} refused: {coordinator.BEING_DRAINED}"
+            context.order(Notify(Outcome.REFUSED, text, request.id))
     context.state = evolve(
         context.state,
         checkpoints=evolve(

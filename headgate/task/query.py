@@ -551,9 +551,8 @@ class Query:
         have by then, and it would come behind the end of time.
         """
         work = self.work
-        for _ in range(
-            max(1, work.stateful)
-        ):  # Time reaches one stateful operator after the other, a batch later each.
+        # Time reaches one stateful operator after the other, a batch later each.
+        for _ in range(max(1, work.stateful)):
             if work.stateful and not self._lifecycle.is_unwanted:
                 layout.plan_last_batch(work.directory)
             planned = layout.planned(work.directory)
