@@ -139,9 +139,9 @@ class Core:
         self.requests += 1
         return self.tell(e.CheckpointAsked(RequestId(f"r{self.requests}")))
 
-    def savepoint(self, *, stop: bool = False) -> list[Effect]:
+    def savepoint(self, *, stop: bool = False, drain: bool = False) -> list[Effect]:
         self.requests += 1
-        return self.tell(e.SavepointAsked(RequestId(f"r{self.requests}"), stop))
+        return self.tell(e.SavepointAsked(RequestId(f"r{self.requests}"), stop or drain, drain))
 
     def acked(self, task: str, checkpoint: int, batch: int | None = None) -> e.SnapshotTaken:
         """At the batch where the checkpoint has cut the task, unless another is named."""
@@ -244,7 +244,9 @@ def forgotten(state: JobState, effects: Sequence[Effect]) -> list[Effect]:
 def _out_of_force(state: JobState, effect: Effect, given_up: set[CheckpointId]) -> bool:
     match effect:
         case o.StartTask():
-            return state.phase is not Phase.RUNNING
+            return (
+                state.phase is not Phase.RUNNING or state.termination.draining
+            )  # Then it may come up without reading.
         case o.StopTask(_, task, run, drain=True):
             stands = state.execution.tasks[task]
             return state.phase is not Phase.RUNNING or stands.ended or stands.run > run

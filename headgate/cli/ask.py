@@ -64,6 +64,10 @@ def stop(
     with_savepoint: Annotated[  # noqa: ARG001 - said for the reader: there is no other way to stop
         bool, typer.Option("--savepoint", help="Take a savepoint first. A stop always does; cancel ends a job without.")
     ] = False,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="For good: read nothing more, and let all that was read come out before the end."),
+    ] = False,
     target: TargetOption = None,
     detach: DetachOption = False,
     timeout: TimeoutOption = REQUEST_S,
@@ -74,11 +78,14 @@ def stop(
     `headgate run` goes on from the savepoint. If the savepoint fails the job runs on. If only --target cannot be
     written to any more, the job stops all the same, and its savepoint is in its own storage.
 
+    With --drain the sources end where they stand, time comes to its end, so that every window comes out, and the
+    savepoint is taken then. Nothing goes on from there. `headgate cancel` ends a drain that takes too long.
+
     Example: headgate stop orders --savepoint
 
     Exit codes: 0 it has stopped, 1 the savepoint failed or it took too long, 2 the job is not running here, or refused.
     """
-    ask_or_leave("stop", job, storage, timeout, as_json=as_json, detach=detach, target=target)
+    ask_or_leave("stop", job, storage, timeout, as_json=as_json, detach=detach, target=target, drain=drain)
 
 
 def cancel(
@@ -161,14 +168,15 @@ def ask_or_leave(
     as_json: bool,
     detach: bool,
     target: str | None,
+    drain: bool = False,
 ) -> None:
     """Ask for a savepoint or a stop; with ``detach`` only that."""
     target = None if target is None else absolute(target)
     if not detach:
-        _ask(command, job, storage, timeout_s, as_json=as_json, target=target)
+        _ask(command, job, storage, timeout_s, as_json=as_json, target=target, drain=drain)
         return
     with found(job, storage) as store:
-        begun = ControlClient(store).begin(command, timeout_s=timeout_s, target=target)
+        begun = ControlClient(store).begin(command, timeout_s=timeout_s, target=target, drain=drain)
     if isinstance(begun, Reply):
         told(command, begun, as_json=as_json)
     said = f"{command} is asked for: request {begun.request}"

@@ -132,12 +132,19 @@ def closed(context: StepContext) -> None:
     kept = (
         "its checkpoints are deleted"
         if garbage.discards(state)
-        else f"latest checkpoint: {'none' if base is None else base}"
+        else f"latest checkpoint: {'none' if base is None else base}{_where_drained(state)}"
     )
     text = f"the job is {termination.ending.value if termination.ending else 'over'}; {kept}"
     context.tell_story(text)
     outcome = Outcome.NOTICE if termination.cancel is None else Outcome.DONE
     context.order(Notify(outcome, text, termination.cancel, base))
+
+
+def _where_drained(state: JobState) -> str:
+    last = next((one for one in state.retained.completed if one.id == state.retained.base), None)
+    return (
+        ", where it was drained: nothing goes on from there" if last is not None and last.draining and last.stop else ""
+    )
 
 
 def _under_way(state: JobState) -> bool:

@@ -50,6 +50,7 @@ def completed(state: JobState, pending: PendingCheckpoint) -> CompletedCheckpoin
         request=pending.request,
         stop=pending.id == state.checkpoints.stop_after,
         keeps=_keeps(state, pending),
+        draining=pending.draining,
     )
 
 

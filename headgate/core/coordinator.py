@@ -33,12 +33,15 @@ from headgate.core.state import (
     Phase,
     Request,
     StepContext,
+    drains,
     ready,
 )
 from headgate.core.trigger import due
 
 REQUESTS_MAX = 16
 """How many checkpoints that users asked for may wait to be triggered."""
+BEING_DRAINED = "the job is being drained, and ends with a savepoint"
+"""Why no other savepoint is taken."""
 
 
 class GivenUp(Enum):
@@ -72,16 +75,20 @@ def trigger(context: StepContext) -> None:
         triggered_at_ms=state.now_ms,
         unaligned=wanted.early or (wanted.kind is Kind.CHECKPOINT and overtakes_at_once(state.settings)),
         request=wanted.request,
+        draining=state.termination.draining,
     )
+    queued = wanted.request is not None and not wanted.drained
     after = evolve(
         checkpoints,
         pending=(*checkpoints.pending, pending),
         next_id=CheckpointId(pending.id + 1),
         next_trigger_ms=state.now_ms + (state.settings.interval_ms or 0),
-        requests=checkpoints.requests[1:] if wanted.request is not None else checkpoints.requests,
+        requests=checkpoints.requests[1:] if queued else checkpoints.requests,
         stop_after=pending.id if wanted.stop else checkpoints.stop_after,
     )
     context.state = evolve(state, checkpoints=after)
+    if wanted.drained:
+        context.state = evolve(context.state, termination=evolve(state.termination, drain=None))
     context.tell_story(f"{wanted.kind.value} {pending.id} triggered")
     cut(context)
 
@@ -94,13 +101,24 @@ def overtakes_at_once(settings: Settings) -> bool:
 def ask(context: StepContext, request: Request) -> None:
     """A user wants a checkpoint: note it, unless too many are waiting or the job is ending."""
     state = context.state
-    closing = state.phase is Phase.CLOSING or state.phase in AT_REST
-    if closing or len(state.checkpoints.requests) >= REQUESTS_MAX:
-        why = "the job is not running here" if closing else f"{REQUESTS_MAX} requests are waiting already"
+    why = None
+    if state.phase is Phase.CLOSING or state.phase in AT_REST:
+        why = "the job is not running here"
+    elif request.kind is Kind.SAVEPOINT and drains(state) and not _joins(state, request):
+        why = BEING_DRAINED
+    elif len(state.checkpoints.requests) >= REQUESTS_MAX:
+        why = f"{REQUESTS_MAX} requests are waiting already"
+    if why is not None:
         context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
         return
     requests = (*state.checkpoints.requests, request)
     context.state = evolve(state, checkpoints=evolve(state.checkpoints, requests=requests))
+
+
+def _joins(state: JobState, request: Request) -> bool:
+    """Whether a request to drain is the first that this process hears: who asked before asked another one."""
+    under_way = state.termination.drain is not None or state.checkpoints.stop_after != NO_CHECKPOINT
+    return request.drain and not under_way and not any(other.drain for other in state.checkpoints.requests)
 
 
 # -- cutting and acknowledging -------------------------------------------------------------------------------------
@@ -283,9 +301,13 @@ def give_up(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, d
 def drop(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, detail: str) -> None:
     """Forget a pending checkpoint, tell everyone, and count it if it is a failure."""
     _remove(context, pending)
-    state, checkpoints = context.state, context.state.checkpoints
+    state, checkpoints, termination = context.state, context.state.checkpoints, context.state.termination
+    request = pending.request
+    if pending.draining and pending.id == checkpoints.stop_after:  # It is taken again, and whoever asked waits on.
+        termination, request = evolve(termination, drain=request), None
     context.state = evolve(
         state,
+        termination=termination,
         sinks={name: commit.forget_pre_commits(sink, pending.id) for name, sink in state.sinks.items()},
         checkpoints=evolve(
             checkpoints,
@@ -297,8 +319,8 @@ def drop(context: StepContext, pending: PendingCheckpoint, reason: GivenUp, deta
     text = f"{pending.kind.value} {pending.id} given up: {reason.value}" + (f" ({detail})" if detail else "")
     context.tell_story(text)
     context.order(AbortSnapshot(state.leadership.generation, pending.id))
-    if pending.request is not None or reason.is_failure:
-        context.order(Notify(Outcome.FAILED, text, pending.request, pending.id))
+    if request is not None or reason.is_failure:
+        context.order(Notify(Outcome.FAILED, text, request, pending.id))
 
 
 def _remove(context: StepContext, pending: PendingCheckpoint) -> None:

@@ -10,6 +10,7 @@ brings back:
 
 - ``complete`` takes a checkpoint out of those that are pending. Only ``trigger`` puts one there, and each takes an id:
   there are ``IDS_AHEAD_MAX`` past the last record in the store, and no record gets there within a step.
+- ``take_up`` takes a drain out of the requests, and whatever savepoints are asked for there. Only events put them in.
 - ``collect`` takes checkpoints out of those that are kept, or begins a collection. Only an event ends one.
 - ``abandon_commits`` empties what sinks have due, and only an event fills it. ``write_closing_record`` and
   ``throw_rest_away`` are done once.
@@ -19,7 +20,7 @@ brings back:
 
 from collections.abc import Callable
 
-from headgate.core import closing, coordinator, garbage, leadership, tasks
+from headgate.core import closing, coordinator, draining, garbage, leadership, tasks
 from headgate.core.checkpoint_log import IDS_AHEAD_MAX
 from headgate.core.settings import Settings
 from headgate.core.state import Phase, StepContext
@@ -35,6 +36,7 @@ ROWS: tuple[tuple[Phase, tuple[Transition, ...]], ...] = (
             coordinator.complete,
             garbage.collect,
             tasks.checkpoints_failed,
+            draining.take_up,
             coordinator.trigger,
         ),
     ),

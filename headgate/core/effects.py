@@ -46,6 +46,7 @@ class StartTask:
 
     Otherwise rebuild it from ``snapshot`` (None: empty), reading each input from ``positions``, with the segments in
     ``in_flight`` standing first in its channels. ``skip`` leaves the uncommitted batch out instead of replaying it.
+    ``exhausted`` brings the run up without reading: it is drained next, with the uncommitted batch as its last.
     Whatever other run of the task is still up in this process is stopped first.
     """
 
@@ -54,6 +55,7 @@ class StartTask:
     run: Run
     in_place: bool
     skip: bool = False
+    exhausted: bool = False
     snapshot: TaskSnapshot | None = None
     positions: tuple[Batch, ...] = ()
     in_flight: tuple[InFlight, ...] = ()

@@ -294,10 +294,14 @@ class CheckpointAsked:
 
 @dataclass(frozen=True)
 class SavepointAsked:
-    """A user wants a savepoint; ``stop`` the job once it is complete and committed."""
+    """A user wants a savepoint; ``stop`` the job once it is complete and committed.
+
+    With ``drain`` the sources end first, and the savepoint comes when all that was read has come out.
+    """
 
     request: RequestId
     stop: bool = False
+    drain: bool = False
 
 
 @dataclass(frozen=True)

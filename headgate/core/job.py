@@ -128,8 +128,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Effect, ...]]:
             leadership.lost(context, event)
         case CheckpointAsked(request):
             coordinator.ask(context, Request(request, Kind.CHECKPOINT))
-        case SavepointAsked(request, stop):
-            coordinator.ask(context, Request(request, Kind.SAVEPOINT, stop))
+        case SavepointAsked(request, stop, drain):
+            coordinator.ask(context, Request(request, Kind.SAVEPOINT, stop, drain))
         case CancelAsked(request, abandon):
             closing.cancel(context, request, abandon)
         case HoldAsked():

@@ -5,7 +5,16 @@ generation begins like this, the first one, one after a failure, and one after a
 to begin. Whoever finds a foreign record where their own should be stops, and touches nothing more.
 """
 
-from headgate.core import checkpoint_log, closing, coordinator, recovery, retention, sinks as committing, waiting
+from headgate.core import (
+    checkpoint_log,
+    closing,
+    coordinator,
+    recovery,
+    retention,
+    sinks as committing,
+    starting,
+    waiting,
+)
 from headgate.core.checkpoint_log import CheckpointLog
 from headgate.core.commit import SinkState
 from headgate.core.effects import (
@@ -224,6 +233,7 @@ def open_generation(context: StepContext, epoch_record: EpochRecord) -> None:
             candidates=(),
             garbage=(),
         ),
+        termination=evolve(state.termination, draining=state.termination.draining or _is_draining(plan.base)),
     )
     context.tell_story(f"generation {epoch_record.generation} begins from {epoch_record.base}")
     waiting.tell_abandoned(context, epoch_record.abandoned)
@@ -232,8 +242,15 @@ def open_generation(context: StepContext, epoch_record: EpochRecord) -> None:
     for savepoint in state.retained.copying:
         context.order(CopySavepoint(state.leadership.leader, savepoint))
     stop = _settle_doubts(context, state)
+    if plan.base is not None and plan.base.draining and plan.base.stop:
+        stop = True
+        context.order(Notify(Outcome.NOTICE, f"the job was drained: nothing is left to do after {plan.base.id}"))
     if stop and state.termination.cancel is None:
         closing.close(context, Ending.STOPPED)
+
+
+def _is_draining(base: CompletedCheckpoint | None) -> bool:
+    return base is not None and base.draining
 
 
 def _settle_doubts(context: StepContext, before: JobState) -> bool:
@@ -280,7 +297,7 @@ def recovered(context: StepContext) -> None:
     committing.abort_stale_generations(context, state.leadership.generation)
     for start in state.execution.starts:
         if not context.state.execution.tasks[start.task].ended:
-            context.order(start)
+            context.order(starting.start_order(context.state, start.task))
     coordinator.open_gates(context, state.graph.channels)
 
 

@@ -115,5 +115,5 @@ def published(context: StepContext, record: CompletedCheckpoint) -> None:
     if state.phase is not Phase.CLOSING:
         if record.id == state.checkpoints.stop_after:
             closing.close(context, Ending.STOPPED)
-        elif all(snapshot.finished for snapshot in record.tasks):
+        elif all(snapshot.finished for snapshot in record.tasks) and not record.draining:
             closing.close(context, Ending.FINISHED)

@@ -103,7 +103,8 @@ class CompletedCheckpoint:
 
     ``stop`` if the job is to stop after it, whoever leads by then. ``keeps`` is the checkpoint that its generation
     continued from, while some task has not committed a batch of its own since: nobody knows yet whether the job can
-    run from there, so both are kept.
+    run from there, so both are kept. ``draining`` if the job was being drained when it was triggered: whoever returns
+    to it goes on with that, and reads nothing more. With ``stop`` as well, it is the end of it.
     """
 
     id: CheckpointId
@@ -116,6 +117,7 @@ class CompletedCheckpoint:
     request: RequestId | None = None
     stop: bool = False
     keeps: CheckpointId | None = field(default=None, metadata=LATER)
+    draining: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(frozen=True)

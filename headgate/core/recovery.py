@@ -76,6 +76,8 @@ def _fits(graph: Graph, base: CompletedCheckpoint, restore: Restore) -> bool:
 def choose(records: tuple[Record, ...], wanted: CheckpointId | None) -> CompletedCheckpoint | None:
     """The checkpoint to return to: the one the user named, else the newest, else the last generation's base."""
     completed = {record.id: record for record in records if isinstance(record, CompletedCheckpoint)}
+    if wanted is not None and wanted in completed:
+        refuse_drained(completed[wanted])
     if wanted is None:
         wanted = latest(records)
     if wanted is None:
@@ -84,6 +86,15 @@ def choose(records: tuple[Record, ...], wanted: CheckpointId | None) -> Complete
         kept = ", ".join(str(number) for number in completed) or "none"
         raise NotRestorable(f"checkpoint {wanted} is not in the storage; there are: {kept}")
     return completed[wanted]
+
+
+def refuse_drained(base: CompletedCheckpoint) -> None:
+    """A job that was being drained can only come to its end from there: nobody means that who names a checkpoint."""
+    if base.draining:
+        raise NotRestorable(
+            f"{base.kind.value} {base.id} is of a job that was being drained: its sources have ended and its windows "
+            "are closed; choose an earlier checkpoint, or start the job anew in another storage"
+        )
 
 
 def latest(records: tuple[Record, ...]) -> CheckpointId | None:

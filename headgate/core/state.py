@@ -122,6 +122,8 @@ class PendingCheckpoint:
     cuts: Mapping[TaskId, Cut] = field(default_factory=dict)
     acknowledged: Mapping[TaskId, Acknowledgement] = field(default_factory=dict)
     request: RequestId | None = None
+    draining: bool = False
+    """The job was being drained when it was triggered."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ class Request:
     id: RequestId
     kind: Kind
     stop: bool = False
+    drain: bool = False
+    """The sources are to end first."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class Checkpoints:
     failures: int = 0
     """Failed checkpoints in a row."""
     stop_after: CheckpointId = NO_CHECKPOINT
-    """The savepoint after which the user wants the job to stop."""
+    """The savepoint after which the user wants the job to stop. Of a job that drains: the last one."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,10 @@ class Termination:
     """What these sinks owed. It goes into the closing record."""
     closing_written: bool = False
     """The closing record has been ordered."""
+    draining: bool = False
+    """Sources have ended where they stood, for good: a user wanted that, here or where this generation comes from."""
+    drain: RequestId | None = None
+    """Who waits for the end of that. While the last savepoint is under way, it is the savepoint's request."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +245,11 @@ def ready(state: JobState) -> tuple[CompletedCheckpoint, ...]:
         for record in (*state.checkpoint_log.queue, *state.leadership.in_doubt)
         if isinstance(record, CompletedCheckpoint)
     )
+
+
+def drains(state: JobState) -> bool:
+    """Whether the job is being drained, or somebody who wants that waits for their turn."""
+    return state.termination.draining or any(request.drain for request in state.checkpoints.requests)
 
 
 class StepContext:

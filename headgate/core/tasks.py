@@ -6,8 +6,8 @@ boundary. A boundary only ever moves forward, and never past a gate.
 
 from typing import assert_never
 
-from headgate.core import alignment, backpressure, closing, coordinator, leadership, restart as restarts
-from headgate.core.effects import AbortFailedAttempts, Notify, Outcome, StartTask, StopTask
+from headgate.core import alignment, backpressure, closing, coordinator, leadership, restart as restarts, starting
+from headgate.core.effects import AbortFailedAttempts, Notify, Outcome, StopTask
 from headgate.core.events import (
     AnyTaskFact,
     BatchCommitted,
@@ -24,7 +24,7 @@ from headgate.core.ids import Batch, Run, TaskId
 from headgate.core.records import Boundary, Ending
 from headgate.core.restart import Failure, FailureClass, FailureHistory, GiveUp, Level, Restart
 from headgate.core.settings import Mode
-from headgate.core.state import JobState, Phase, StepContext, TaskState
+from headgate.core.state import Phase, StepContext
 
 
 def handle(context: StepContext, fact: AnyTaskFact) -> None:
@@ -204,37 +204,16 @@ def _say(context: StepContext, what: str, answer: Restart | GiveUp) -> None:
 def run_again(context: StepContext, name: TaskId) -> None:
     """The delay is over: start the failed query in place."""
     context.set_task(name, evolve(context.state.execution.tasks[name], restart_at_ms=None))
-    context.order(start_order(context.state, name))
-
-
-def start_order(state: JobState, name: TaskId) -> StartTask:
-    """How the task's current run is started: the first from its snapshot, later ones in place."""
-    run = state.execution.tasks[name].run
-    first = next(start for start in state.execution.starts if start.task == name)
-    if run == first.run:
-        return first
-    skip = state.settings.mode is Mode.AT_MOST_ONCE
-    return StartTask(state.leadership.generation, name, run, in_place=True, skip=skip)
+    context.order(starting.start_order(context.state, name))
 
 
 def drain(context: StepContext, name: TaskId) -> None:
     """Once nothing more can come to a task, let it finish and stop."""
     task = context.state.execution.tasks[name]
-    if task.draining or not task.started or not exhausted(context.state, name, task):
+    if task.draining or not task.started or not starting.exhausted(context.state, name, task):
         return
     context.set_task(name, evolve(task, draining=True))
     context.order(StopTask(context.state.leadership.generation, name, task.run, drain=True))
-
-
-def exhausted(state: JobState, name: TaskId, task: TaskState) -> bool:
-    """Whether a task has consumed all that it will ever be given."""
-    if not task.source_ended and state.graph.by_id[name].has_source:
-        return False
-    for channel, consumed in zip(state.graph.inputs[name], task.boundary.positions, strict=True):
-        upstream = state.execution.tasks[channel.upstream]
-        if not upstream.ended or consumed < upstream.boundary.batch:
-            return False
-    return True
 
 
 def ended(context: StepContext, name: TaskId, boundary: Boundary) -> None:

@@ -7,7 +7,7 @@ message.
 
 from collections.abc import Iterator
 
-from headgate.core import alignment, coordinator, leadership, sinks, tasks, waiting
+from headgate.core import alignment, coordinator, leadership, sinks, starting, tasks, waiting
 from headgate.core.effects import (
     AbortFailedAttempts,
     AbortStaleGenerations,
@@ -133,7 +133,7 @@ def _of_tasks(state: JobState) -> Iterator[Effect]:
         if task.ended or task.restart_at_ms is not None:
             continue
         if not task.started:
-            yield tasks.start_order(state, name)
+            yield starting.start_order(state, name)
         yield AskTask(generation, name, task.run)
         if task.admitted > task.boundary.batch:
             yield AdmitBatch(generation, name, task.run, task.admitted)

@@ -23,11 +23,13 @@ class Trigger:
     stop: bool = False
     early: bool = False
     """A batch waits for it. It waits for none."""
+    drained: bool = False
+    """All that was read has come out: it is the last one of a job that drains, whoever asked for that."""
 
 
 def due(state: JobState) -> Trigger | None:
     """The checkpoint to start now: one that makes room in a sink, one that a user asked for, the last one of a
-    finished job, or the periodic one.
+    finished job, the savepoint at the end of a drained one, or the periodic one.
     """
     if _makes_room(state):
         under_way = state.checkpoints.pending or ready(state)
@@ -39,7 +41,11 @@ def due(state: JobState) -> Trigger | None:
             return None
     if not has_room(state):
         return None
-    return Trigger(requests[0].kind, requests[0].id, requests[0].stop) if requests else Trigger(Kind.CHECKPOINT)
+    if requests:
+        return Trigger(requests[0].kind, requests[0].id, requests[0].stop)
+    if state.termination.draining and all(task.ended for task in state.execution.tasks.values()):
+        return Trigger(Kind.SAVEPOINT, state.termination.drain, stop=True, drained=True)
+    return Trigger(Kind.CHECKPOINT)
 
 
 def _makes_room(state: JobState) -> bool:

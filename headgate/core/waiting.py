@@ -53,10 +53,14 @@ def tell_abandoned(context: StepContext, given_up: tuple[Transaction, ...]) -> N
 
 
 def refuse(context: StepContext, why: str) -> None:
-    """Answer everybody whose checkpoint has not been triggered, and now never will be."""
+    """Answer everybody whose checkpoint has not been triggered, or is given up, and now never will be."""
     for request in context.state.checkpoints.requests:
         context.order(Notify(Outcome.REFUSED, f"{request.kind.value} refused: {why}", request.id))
     context.state = evolve(context.state, checkpoints=evolve(context.state.checkpoints, requests=()))
+    drain = context.state.termination.drain
+    if drain is not None:
+        context.order(Notify(Outcome.FAILED, f"the drain is given up: {why}", drain))
+        context.state = evolve(context.state, termination=evolve(context.state.termination, drain=None))
 
 
 def fail(context: StepContext, why: str) -> None:

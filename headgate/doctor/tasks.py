@@ -10,10 +10,11 @@ from statistics import median
 
 from headgate.core.ids import TaskId
 from headgate.doctor.cause import Cause
-from headgate.doctor.facts import RECENT, SEEN_MIN, JobFacts, Line, Point, Unknown
+from headgate.doctor.facts import RECENT, SEEN_MIN, JobFacts, Point, Unknown
 from headgate.doctor.finding import Severity
 from headgate.view.advice import longer_than_interval
 from headgate.view.batches import skew
+from headgate.view.history import LineView
 from headgate.view.busy import HIGH
 from headgate.view.text import duration, size
 
@@ -141,7 +142,7 @@ def skewed(facts: JobFacts) -> Iterator[Cause]:
     yield from _skewed_sources(facts)
 
 
-def _sources(facts: JobFacts) -> list[Line]:
+def _sources(facts: JobFacts) -> list[LineView]:
     """The sources of all tasks, as they were in their last batches."""
     return [source for task in facts.view["tasks"] for source in task.get("sources", ())]
 

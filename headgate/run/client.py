@@ -78,12 +78,21 @@ class JobClient:
         """
         return self._path(self._ask("savepoint", timeout, target))
 
-    def stop(self, timeout: float = REQUEST_S, *, target: str | os.PathLike[str] | None = None) -> str:
+    def stop(
+        self,
+        timeout: float = REQUEST_S,
+        *,
+        target: str | os.PathLike[str] | None = None,
+        drain: bool = False,
+    ) -> str:
         """End the job in good order: take a savepoint, commit all that it pre-committed, then end. Returns its path.
 
         The next run goes on from the savepoint. If the savepoint fails the job runs on. ``target``: as above.
+
+        With ``drain`` the sources end where they stand, and the savepoint comes when all that was read has come out,
+        open windows too. Nothing goes on from there.
         """
-        reply = self._ask("stop", timeout, target)
+        reply = self._ask("stop", timeout, target, drain=drain)
         self._thread.join()
         return self._path(reply)
 
@@ -126,7 +135,9 @@ class JobClient:
             self._control, self._uri = control, uri
             self._changed.notify_all()
 
-    def _ask(self, command: str, timeout_s: float, target: str | os.PathLike[str] | None = None) -> Reply:
+    def _ask(
+        self, command: str, timeout_s: float, target: str | os.PathLike[str] | None = None, *, drain: bool = False
+    ) -> Reply:
         """Have the job do something, and wait until it has. One that is still starting is waited for."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
@@ -137,7 +148,8 @@ class JobClient:
         if control is None:
             raise ExternalError(f"{command}: job {self.job_name} is still starting after {timeout_s:g} s")
         place = None if target is None else absolute(target)
-        reply = control.request(command, timeout_s=max(0.1, deadline - time.monotonic()), target=place)
+        left_s = max(0.1, deadline - time.monotonic())
+        reply = control.request(command, timeout_s=left_s, target=place, drain=drain)
         if reply.outcome is Outcome.DONE:
             return reply
         raise UserError(reply.text) if reply.outcome is Outcome.REFUSED else ExternalError(reply.text)

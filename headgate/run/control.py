@@ -208,7 +208,8 @@ def _request(command: str, arguments: Mapping[str, Any]) -> tuple[str, str, dict
         case "savepoint":
             return "POST", "/savepoints", {} if target is None else {"target-directory": target}
         case "stop":
-            return "POST", "/stop", {} if target is None else {"targetDirectory": target}
+            drain = {"drain": True} if arguments.get("drain") else {}
+            return "POST", "/stop", drain if target is None else {**drain, "targetDirectory": target}
         case "cancel":
             return (
                 "POST",

@@ -86,6 +86,8 @@ class Operation:
     ended_ms: int | None = None
     target: str | None = None
     """Where a savepoint is to be written as well."""
+    drain: bool = False
+    """Whether sources are to end before a stop."""
 
 
 class TooManyRequests(Exception):
@@ -129,16 +131,19 @@ class Requests:
         name = name or secrets.token_hex(8)
         timeout_s = min(timeout_s, TIMEOUT_MAX_S)
         checkpoint, target = arguments.get("checkpoint"), arguments.get("target")
+        drain = arguments.get("drain") is True
         fact = _fact(RequestId(f"control-{name}"), command, arguments)
         label = arguments.get("label") if command == "label" and isinstance(checkpoint, int) and self._exports else None
         if fact is None and not isinstance(label, str):
             raise ValueError(f"{command} refused: there is no such request")
+        if drain and command != "stop":
+            raise ValueError(f"{command} refused: only a stop can drain")
         if target is not None and (command not in SAVING or self._exports is None):
             raise ValueError(f"{command} refused: it has no target directory")
         with self._changed:
             known = self._operations.get(name)
             if known is not None:
-                if (known.command, known.checkpoint, known.target) != (command, checkpoint, target):
+                if (known.command, known.checkpoint, known.target, known.drain) != (command, checkpoint, target, drain):
                     raise RequestConflict(f"{command} refused: {name} names another request, a {known.command}")
                 return name
             if self._ending:
@@ -154,6 +159,7 @@ class Requests:
                 timeout_s,
                 time.monotonic() + timeout_s,
                 target=target,
+                drain=drain,
             )
             if target is not None or fact is None:
                 self._writing.add(name)
@@ -413,7 +419,7 @@ def _fact(name: RequestId, command: str, arguments: Mapping[str, Any]) -> UserFa
         case "savepoint":
             return SavepointAsked(name)
         case "stop":
-            return SavepointAsked(name, stop=True)
+            return SavepointAsked(name, stop=True, drain=arguments.get("drain") is True)
         case "cancel":
             sinks = arguments.get("abandon") or ()
             return CancelAsked(name, tuple(SinkId(sink) for sink in sinks)) if _is_names(sinks) else None

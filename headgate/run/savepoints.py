@@ -193,6 +193,7 @@ def prepare_from(store: JobStore, source: Store) -> ImportedSavepoint | Checkpoi
     record, extra = read_from(source)
     if _is_at(source, store, record.id) and any(each.id == record.id for each in store.read_checkpoint_log()):
         return record.id
+    recovery.refuse_drained(record)
     return ImportedSavepoint(source, record, extra)
 
 

@@ -128,7 +128,7 @@ class Tasks:
         with self._lock:
             self._queries[order.task] = query
         query.pause(self._pacing.next())
-        query.start(skip=order.skip)
+        query.start(skip=order.skip, exhausted=order.exhausted)
 
     def interrupt(self, order: e.StopTask) -> None:
         """A run is about to be stopped: let it wait for nothing."""

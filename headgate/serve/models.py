@@ -1004,6 +1004,8 @@ class SavepointTrigger(AskModel):
 class StopTrigger(AskModel):
     """Take a savepoint, commit all that it pre-committed, then end."""
 
+    drain: bool = False
+    """First end the sources where they stand, and let all that was read come out, open windows too. For good."""
     targetDirectory: str | None = Field(default=None, min_length=1, max_length=4096)  # noqa: N815 - Flink's name
     """Where the savepoint is written as well: an absolute path or a URI, empty or not there yet."""
     formatType: Literal["NATIVE"] = "NATIVE"  # noqa: N815 - Flink's name

@@ -75,6 +75,14 @@ class Checker:
         """Checkpoints that were taken before every task had shown that it can run, with the one that stays for it."""
         self.fenced_at = 0
         """When the last generation began."""
+        self.drain_asked = False
+        """A user wanted the job drained."""
+        self.drained: Any = None
+        """The savepoint at the end of that."""
+        self.dry: dict[int, None] = {}
+        """Generations in which a checkpoint said that the job drains, or which began from such a one."""
+        self.says_dry: dict[int, bool] = {}
+        """For each checkpoint, whether it says so."""
 
     # -- the checkpoint log ----------------------------------------------------------------------------------------
 
@@ -94,6 +102,8 @@ class Checker:
             self._ended(record)
         if hasattr(record, "base"):
             self.fenced_at = self.scene.now
+            if self.says_dry.get(record.base):
+                self.dry[record.generation] = None
         if hasattr(record, "transactions"):
             self.completed += 1
             self._completed(record)
@@ -120,6 +130,7 @@ class Checker:
     def _completed(self, record: Any) -> None:
         """A checkpoint is complete: its state must be exactly what came before its barriers."""
         self._stays_beside(record)
+        self._dries(record)
         for transaction in record.transactions:
             self.permitted.setdefault(
                 (transaction.sink, transaction.generation, transaction.checkpoint), int(record.id)
@@ -139,6 +150,44 @@ class Checker:
             self._channel(record, held, images[held.upstream], images[held.downstream])
         for sink, task in self.shape.sinks:
             self._sink(record, sink, images[task])
+
+    def _dries(self, record: Any) -> None:
+        """Whoever returns to a checkpoint must know whether its sources were cut short, and then for good."""
+        self.says_dry[record.id] = record.draining
+        images = {one.task: self._image(record, one) for one in record.tasks}
+        if any(image is None for image in images.values()):
+            return
+        short = [
+            task for task, count in self.shape.records.items() if images[task].over and images[task].offset < count
+        ]
+        if short and not record.draining:
+            self.scene.violation(f"checkpoint {record.id} does not say that {short[0]} is not to read on")
+        if record.draining and not self.drain_asked:
+            self.scene.violation(f"checkpoint {record.id} says that the job drains, and nobody wanted that")
+        if record.generation in self.dry and not record.draining:
+            self.scene.violation(f"checkpoint {record.id} forgets that the job drains")
+        if record.draining:
+            self.dry[record.generation] = None
+        if record.draining and record.stop:
+            open_still = [one.task for one in record.tasks if not (one.finished and images[one.task].over)]
+            flying = [part.channel for part in record.channels if part.after < part.through]
+            if open_still or flying or record.kind.value != "savepoint":
+                self.scene.violation(f"savepoint {record.id} is no end of a drain: {(open_still + flying)[:1]} goes on")
+            self.drained = record
+
+    def reads(self, generation: int, task: str, before: TaskImage, after: TaskImage) -> None:
+        """A task commits a batch. Nothing may be read once time is at its end, or when the job has been drained."""
+        if self.superseded(generation):
+            return
+        more = (after.offset, after.positions) != (before.offset, before.positions)
+        if more and before.over:
+            self.scene.violation(f"{task} reads on after the end of time")
+        if self.drained is not None:
+            self.scene.violation(f"{task} works on after savepoint {self.drained.id}, with which the job was drained")
+        begun = [each for each in self.checkpoint_log if hasattr(each, "base") and each.generation == generation]
+        reads_channels = any(down == task for _, _, down in self.shape.channels)
+        if after.offset > before.offset and not reads_channels and self.says_dry.get(begun[-1].base):
+            self.scene.violation(f"{task} reads its source, and began from a checkpoint of a job that drains")
 
     def _image(self, record: Any, snapshot: Any) -> Any:
         work = self.scene.disk.works.get((snapshot.generation, snapshot.task))
@@ -372,21 +421,38 @@ class Checker:
 
     def finished(self) -> None:
         """The job has come to its end: every record's effect at every sink, as often as the mode promises."""
+        self._came_out(self.shape.records)
+
+    def stopped_drained(self) -> None:
+        """The job was drained: the same for every record that was read."""
+        read = {one.task: self._image(self.drained, one).offset for one in self.drained.tasks}
+        self._came_out({source: read[source] for source in self.shape.records})
+
+    def _came_out(self, records: Mapping[str, int]) -> None:
         self._nothing_left()
         for sink, task in self.shape.sinks:
             counts = Counter((source, number, path) for source, number, path, _ in self.scene.sinks[sink].visible)
             for source, path in self.paths(task):
-                for number in range(self.shape.records[source]):
+                for number in range(records[source]):
                     seen = counts.pop((int(source[1:]), number, path), 0)
                     self._judge(sink, source, number, seen)
+            if self.shape.mode == "at-least-once":  # What was read, and was to be read again, may be there.
+                counts = Counter({way: seen for way, seen in counts.items() if way[1] < records[f"t{way[0]}"]})
             if counts:
                 self.scene.violation(f"{sink} has rows that no source gave: {sorted(counts)[:3]}")
-            self._no_stale_rows(sink)
+            self._no_stale_rows(sink, records)
 
-    def _no_stale_rows(self, sink: str) -> None:
-        """What was written at once under keys must be what was committed last under each."""
+    def _no_stale_rows(self, sink: str, records: Mapping[str, int]) -> None:
+        """What was written at once under keys must be what was committed last under each.
+
+        A row beyond ``records`` was read before a failure, and not again after it, since the job was drained.
+        """
         newest = {key_of(row): row for row in self.scene.sinks[sink].visible}
-        found = {key: row for key, (_, row) in self.scene.tables[sink].rows.items() if row[:2] not in self.lost}
+        found = {
+            key: row
+            for key, (_, row) in self.scene.tables[sink].rows.items()
+            if row[:2] not in self.lost and row[1] < records[f"t{row[0]}"]
+        }
         for key, row in found.items():
             if newest.get(key) != row:
                 self.scene.violation(f"{sink} has {row} under {key}; committed last was {newest.get(key)}")

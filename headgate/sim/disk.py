@@ -34,6 +34,10 @@ class TaskImage:
     """The sum over all rows ever put out."""
     files: tuple[str, ...]
     """The files that rebuild this state."""
+    kept: tuple[SimRow, ...] = ()
+    """Rows in windows that are open: they come out with the next batch. Only in worlds with windows."""
+    over: bool = False
+    """Time has come to its end: whatever is read now comes too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Planned:
     batch: int
     offset: int
     positions: tuple[int, ...]
+    over: bool = False
+    """Time is at its end: all windows close."""
 
 
 class Work:

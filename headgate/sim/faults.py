@@ -166,12 +166,14 @@ def ask(world: "World", fault: Fault) -> None:
     if world.official is None or not world.official.alive:
         return
     request = world.request(world.official)
+    world.checker.drain_asked |= fault.kind == "ask-drain"
     completed = world.official.state.retained.completed
     some = completed[fault.amount % len(completed)].id if completed else CheckpointId(0)
     asked: dict[str, Event] = {
         "ask-checkpoint": CheckpointAsked(request),
         "ask-savepoint": SavepointAsked(request),
         "ask-stop": SavepointAsked(request, stop=True),
+        "ask-drain": SavepointAsked(request, stop=True, drain=True),
         "ask-cancel": CancelAsked(request),
         "ask-abandon": CancelAsked(request, (SinkId(fault.target),)),
         "ask-hold": HoldAsked(request, some),
@@ -227,6 +229,7 @@ FAULTS: dict[str, Callable[["World", Fault], None]] = {
     "ask-checkpoint": ask,
     "ask-savepoint": ask,
     "ask-stop": ask,
+    "ask-drain": ask,
     "ask-cancel": ask,
     "ask-abandon": ask,
     "ask-hold": ask,

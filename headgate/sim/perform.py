@@ -5,6 +5,7 @@ once.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.core import effects as e
@@ -63,7 +64,9 @@ def _start_task(process: "Process", order: e.StartTask) -> None:
         failure = Failure(FailureClass.EXTERNAL, "the files to begin from are gone")
         process.tell(TaskFailed(order.generation, order.task, order.run, failure, world.rng.random()))
         return
-    query = SimulatedQuery(process, order.generation, str(order.task), order.run, skip=order.skip)
+    query = SimulatedQuery(
+        process, order.generation, str(order.task), order.run, skip=order.skip, exhausted=order.exhausted
+    )
     query.slow = world.slow.get(str(order.task), 1)
     process.queries[order.task] = query
     world.at(2 + int(world.rng.random() * 10), query.start)
@@ -86,9 +89,7 @@ def _rebuild(process: "Process", order: e.StartTask) -> bool:
             world.missing(order.generation, f"{order.task} cannot be restored: {gone[0]} is gone")
             return False
         was = world.disk.works[snapshot.generation, str(order.task)].images[snapshot.batch]
-        image = TaskImage(
-            was.batch, 0, was.offset, order.positions, was.taken, was.skipped, was.read, was.given, was.files
-        )
+        image = replace(was, run=0, positions=order.positions)
     world.disk.works[order.generation, str(order.task)] = Work(image)
     return True
 

@@ -21,6 +21,8 @@ TROUBLE_MS = 1_500
 """Faults fall into the first this many ms. After that the world is calm, and the job must come to its end."""
 LONG_MS = 20_000
 """An interval that is too long for a job with little room."""
+DRAINS = 0.1
+"""How many worlds have a user who wants the job drained. Only those have windows."""
 CALM_MS = 60_000
 """A job that has not ended this long after the last fault has lost its way."""
 
@@ -74,6 +76,7 @@ def draw(seed: int) -> WorldPlan:
     room = rng.choice((1, 2, 3, 6)) if rng.random() < 0.15 else None
     if room is not None and rng.random() < 0.6:
         settings = replace(settings, interval_ms=LONG_MS, min_pause_ms=0)
+    faults = sorted((*faults, *_drain(seed)), key=lambda fault: fault.at_ms)
     return WorldPlan(seed, graph, settings, records, tuple(faults), room)
 
 
@@ -146,6 +149,16 @@ def _strategy(rng: Random) -> Strategy:
     if kind < 0.9:
         return FailureRate(failures_max=rng.choice((2, 5)), interval_ms=300, delay_ms=10)
     return NoRestart()
+
+
+def _drain(seed: int) -> tuple[Fault, ...]:
+    """In some worlds a user wants the job drained, perhaps twice. Drawn apart: the rest of a seed's world is as it was
+    before there were drains.
+    """
+    rng = Random(f"{seed}-drain")
+    if rng.random() >= DRAINS:
+        return ()
+    return tuple(Fault(rng.randrange(1, TROUBLE_MS - 500), "ask-drain") for _ in range(rng.choice((1, 1, 2))))
 
 
 KINDS = (

@@ -43,6 +43,7 @@ class SimulatedQuery:
         "busy",
         "draining",
         "ended",
+        "exhausted",
         "failure",
         "generation",
         "inputs",
@@ -64,7 +65,9 @@ class SimulatedQuery:
         "writing",
     )
 
-    def __init__(self, process: "Process", generation: int, task: str, run: int, *, skip: bool) -> None:
+    def __init__(
+        self, process: "Process", generation: int, task: str, run: int, *, skip: bool, exhausted: bool
+    ) -> None:
         """A run that is about to start. It reads and writes what ``process`` knows of the graph."""
         graph = process.graph
         self.process = process
@@ -72,6 +75,8 @@ class SimulatedQuery:
         self.task = task
         self.run = run
         self.skip = skip
+        self.exhausted = exhausted
+        """It comes up without reading, and waits to be drained."""
         self.inputs = tuple(channel.id for channel in graph.inputs[TaskId(task)])
         self.outputs = tuple(channel.id for channel in graph.outputs[TaskId(task)])
         self.sinks = graph.by_id[TaskId(task)].sinks
@@ -105,11 +110,14 @@ class SimulatedQuery:
             self._skip(planned)
             planned = None
         self.process.tell(TaskStarted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary()))
-        if planned is not None:
-            self.busy = True
-            self.process.world.at(self._pace(4), self._enter, planned)
+        if planned is not None and not self.exhausted:
+            self._run_again(planned)
         else:
             self.poke()
+
+    def _run_again(self, planned: Planned) -> None:
+        self.busy = True
+        self.process.world.at(self._pace(4), self._enter, planned)
 
     def kill(self, failure: Failure | None) -> None:
         """Die. With a failure, Spark reports it."""
@@ -159,7 +167,10 @@ class SimulatedQuery:
 
     def poke(self) -> None:
         """Something may have changed: plan the next batch if there is anything to read."""
-        if self.busy or not self.alive or not self.up:
+        if self.busy or not self.alive or not self.up or (self.exhausted and not self.draining):
+            return
+        if self.work.planned is not None:
+            self._run_again(self.work.planned)
             return
         image = self.work.committed
         world = self.process.world
@@ -174,10 +185,13 @@ class SimulatedQuery:
                 position += room if rng.random() < 0.5 else 1 + int(rng.random() * room)  # noqa: PLW2901
             positions.append(position)
         offset = image.offset
-        if offset < self.total:
+        if offset < self.total and not self.draining:
             data = True
             offset = min(self.total, offset + 1 + int(rng.random() * 3))
         if not data:
+            if self.draining and world.windows and not image.over:
+                self._plan(Planned(image.batch + 1, offset, tuple(positions), over=True))
+                return
             if self.draining:
                 self._end()
                 return
@@ -186,10 +200,12 @@ class SimulatedQuery:
                 self.process.tell(SourceEnded(Generation(self.generation), TaskId(self.task), Run(self.run)))
             if rng.random() > IDLE_BATCH_CHANCE:
                 return
+        self._plan(Planned(image.batch + 1, offset, tuple(positions)))
+
+    def _plan(self, planned: Planned) -> None:
         self.busy = True
-        planned = Planned(image.batch + 1, offset, tuple(positions))
         self.work.planned = planned
-        world.at(self._pace(6), self._enter, planned)
+        self.process.world.at(self._pace(6), self._enter, planned)
 
     def _pace(self, base: int) -> int:
         return (1 + int(self.process.world.rng.random() * base)) * self.slow
@@ -229,7 +245,7 @@ class SimulatedQuery:
         read = self._compute(planned)
         if read is None:
             return
-        taken, numbers, rows = read
+        taken, numbers, rows, kept = read
         for sink in self.sinks:
             world.sinks[sink].write(self.generation, planned.batch, self.run, rows)
             if not world.tables[sink].merge(self._order(planned), rows):
@@ -249,14 +265,18 @@ class SimulatedQuery:
             read=image.read + sum(numbers) + len(numbers),
             given=image.given + weigh(rows),
             files=world.disk.next_files(self.generation, self.task, image.files, planned.batch),
+            kept=kept,
+            over=planned.over or image.over,
         )
         self.process.tell(
             OutputsWritten(Generation(self.generation), TaskId(self.task), Run(self.run), Batch(planned.batch))
         )
         world.at(self._pace(4), self._commit, after, rows)
 
-    def _compute(self, planned: Planned) -> tuple[list[int], range, list[SimRow]] | None:
-        """What a batch takes in: the sums, the numbers of its own source, and its rows. None if something is gone."""
+    def _compute(self, planned: Planned) -> tuple[list[int], range, list[SimRow], tuple[SimRow, ...]] | None:
+        """What a batch takes in and gives: the sums, the numbers of its own source, the rows that come out, and those
+        that stay in open windows. None if something is gone.
+        """
         image = self.work.committed
         nonce = self.process.world.rng.getrandbits(31)
         rows: list[SimRow] = []
@@ -270,7 +290,11 @@ class SimulatedQuery:
             rows += [(s, number, path * 31 + code, tag * 7 ^ nonce) for s, number, path, tag in fresh]
         numbers = range(image.offset, planned.offset)
         rows += [(self.source, number, 0, nonce) for number in numbers]
-        return taken, numbers, rows
+        if not self.process.world.windows:
+            return taken, numbers, rows, ()
+        if planned.over:
+            return taken, numbers, [*image.kept, *rows], ()
+        return taken, numbers, list(image.kept), tuple(rows)
 
     def _write_late(self, batch: int) -> None:
         """An executor that nobody waits for any more comes to its end. Nobody may ever see what it wrote."""
@@ -282,6 +306,7 @@ class SimulatedQuery:
             return
         world = self.process.world
         world.checker.runs_ahead(self.generation, self.task, image.batch)
+        world.checker.reads(self.generation, self.task, self.work.committed, image)
         world.disk.commit(self.generation, self.task, self.outputs, image, rows)
         self.process.tell(
             BatchCommitted(Generation(self.generation), TaskId(self.task), Run(self.run), self.boundary())
@@ -368,5 +393,7 @@ class SimulatedQuery:
             read=image.read + sum(numbers) + len(numbers),
             given=image.given,
             files=world.disk.next_files(self.generation, self.task, image.files, planned.batch),
+            kept=image.kept,
+            over=image.over,
         )
         world.disk.commit(self.generation, self.task, self.outputs, after, [])

@@ -180,6 +180,8 @@ class World:
         self.weather = 0
         self.declines: dict[str, int] = {}
         self.slow: dict[str, int] = {}
+        self.windows = any(fault.kind == "ask-drain" for fault in plan.faults)
+        """Queries keep rows in windows, until the next batch or the end of time."""
         self.outliving_ms = 0
         """Executors outlive their drivers and their queries: what they had begun to write comes so late at most."""
         self.crash_before = -1
@@ -200,6 +202,8 @@ class World:
         self.processes: list[Process] = []
         self.official: Process | None = None
         self.electing = False
+        self.run_after_drain = False
+        """A user has seen the job stop drained, and starts it once more: nothing may come of that."""
         self._requests = 0
 
     # -- time and messages ---------------------------------------------------------------------------------------------
@@ -280,10 +284,13 @@ class World:
         if process is None or self.over or self.electing:
             return
         phase, ending = process.state.phase, process.state.termination.ending
-        if phase is Phase.CLOSED and ending in (Ending.FINISHED, Ending.CANCELLED):
+        drained = ending is Ending.STOPPED and self.checker.drained is not None
+        over = ending in (Ending.FINISHED, Ending.CANCELLED) or (drained and self.run_after_drain)
+        if phase is Phase.CLOSED and ending is not None and over:
             self._end(process, ending)
         elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:
             self.electing = True
+            self.run_after_drain |= drained
             self.at(ELECTION_MS, self._elect_later, phase is Phase.CLOSED)
 
     def _elect_later(self, again: bool) -> None:  # noqa: FBT001 - the queue passes plain arguments
@@ -299,6 +306,9 @@ class World:
         if ending is Ending.FINISHED:
             self._land_all()
             self.checker.finished()
+        elif ending is Ending.STOPPED:
+            self._land_all()
+            self.checker.stopped_drained()
         else:
             self.checker.interrupted()
 

@@ -126,6 +126,11 @@ class Lifecycle:
         return self.state in OVER
 
     @property
+    def is_unwanted(self) -> bool:
+        """Whether nothing more may begin."""
+        return self.state in UNWANTED
+
+    @property
     def is_halting(self) -> bool:
         """Whether a query of the run must not go on: nothing may wait in its hook, and its end is as wanted."""
         return self.state in HALTING
@@ -166,6 +171,7 @@ _BY_EVENT: Mapping[RunEvent, Mapping[RunState, Edge]] = {
         **_stay(_A.GO, _S.STARTING, _S.SKIPPING),
         **_to(_S.RUNNING, _A.GO, _S.RELAUNCHING),
         **_to(_S.FINISHING, _A.GO, _S.DRAINING),
+        **_stay(_A.GO, _S.FINISHING),  # Each of the last batches has a query of its own.
         **_stay(_A.REFUSE, *UNWANTED),
     },
     _E.UP: {

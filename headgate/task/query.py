@@ -145,19 +145,26 @@ class Query:
         self._heartbeat = Heartbeat()
         self._held_up_s = 0.0
         """How long the batch in the hook has waited for news, once it was admitted."""
+        self._exhausted = False
+        """The run has come up without a query: it is only drained."""
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
-    def start(self, *, skip: bool = False) -> None:
-        """Bring the query up. With ``skip``, run the batch that was under way without its input first."""
+    def start(self, *, skip: bool = False, exhausted: bool = False) -> None:
+        """Bring the query up. With ``skip``, run the batch that was under way without its input first.
+
+        One that is ``exhausted`` reads nothing: it waits for the order to drain, and has no query until then.
+        """
         work = self.work
+        self._exhausted = exhausted
         try:
             self._take(RunEvent.START)
             work.check()
             self._commit_through(layout.committed(work.directory), tell=False)
             if skip and layout.planned(work.directory) > layout.committed(work.directory):
                 self._leave_out(layout.planned(work.directory))
-            self._launch()
+            if not exhausted:
+                self._launch()
             boundary = self.boundary()
         except Stopped:
             return  # Whoever interrupted it wants no answer.
@@ -232,7 +239,7 @@ class Query:
 
         From the serial executor of the task.
         """
-        if not self._heartbeat.waits_for_the_past(self.work.trigger_ms):
+        if self._exhausted or not self._heartbeat.waits_for_the_past(self.work.trigger_ms):
             return
         try:
             if self._halt_on(RunEvent.RELAUNCH):
@@ -499,7 +506,8 @@ class Query:
 
     # -- Spark's query -------------------------------------------------------------------------------------------------
 
-    def _launch(self, *, available_now: bool = False, silent: bool = False) -> Launched:
+    def _launch(self, *, once: bool = False, silent: bool = False) -> Launched:
+        """Have Spark start the query; with ``once``, to run the batch that is planned, and to plan no other."""
         work = self.work
         inputs = work.inputs()
         if silent:
@@ -511,8 +519,8 @@ class Query:
             .option("checkpointLocation", f"file://{work.directory}")  # As it is: Hadoop decodes nothing.
             .queryName(work.name)
         )
-        if available_now:
-            writer = writer.trigger(availableNow=True)
+        if once:
+            writer = writer.trigger(once=True)
         elif work.trigger_ms:
             writer = writer.trigger(processingTime=f"{work.trigger_ms} milliseconds")
         with self._lock:
@@ -529,8 +537,7 @@ class Query:
         """At-most-once: run the batch that was under way with nothing in it, so that its input counts as read."""
         self._take(RunEvent.SKIP)
         self._last = batch
-        # What is there now, and no more: else it would wait for the next batch, only to refuse it.
-        self._await_end(self._launch(available_now=True, silent=True))
+        self._await_end(self._launch(once=True, silent=True))
         self._last = None
         self._take(RunEvent.SKIPPED)
         if not layout.is_committed(self.work.directory, batch):
@@ -538,16 +545,23 @@ class Query:
         self._commit_through(batch, tell=False)
 
     def _run_last_batches(self) -> bool:
-        """Run what was under way, and what the end of time brings. Whether all of it is committed."""
+        """Run what was under way, and what the end of time brings. Whether all of it is committed.
+
+        Every batch is planned here, and run by itself. Left alone, Spark would plan the next one with what its sources
+        have by then, and it would come behind the end of time.
+        """
         work = self.work
-        if work.stateful and self._lifecycle.state is RunState.DRAINING:
-            layout.plan_last_batch(work.directory)
-        planned = layout.planned(work.directory)
-        if planned > layout.committed(work.directory):
-            # Time reaches one stateful operator after the other, a batch later each.
-            self._last = Batch(planned + max(0, work.stateful - 1))
-            self._await_end(self._launch(available_now=True))
-        return layout.committed(work.directory) >= planned
+        # Time reaches one stateful operator after the other, a batch later each.
+        for _ in range(max(1, work.stateful)):
+            if work.stateful and not self._lifecycle.is_unwanted:
+                layout.plan_last_batch(work.directory)
+            planned = layout.planned(work.directory)
+            if planned > layout.committed(work.directory):
+                self._last = planned
+                self._await_end(self._launch(once=True))
+            if layout.committed(work.directory) < planned:
+                return False
+        return True
 
     def _await_end(self, launched: Launched) -> None:
         while not launched.over.wait(LOOK_S):

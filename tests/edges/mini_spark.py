@@ -90,7 +90,7 @@ class Writer:
     def __init__(self, spark: MiniSpark) -> None:
         self._spark = spark
         self._hook: Hook = lambda *_: None
-        self._available_now = False
+        self._once = False
 
     def foreachBatch(self, hook: Hook) -> "Writer":  # noqa: N802 - Spark's name
         self._hook = hook
@@ -108,14 +108,14 @@ class Writer:
         assert name
         return self
 
-    def trigger(self, *, availableNow: bool = False, processingTime: str = "") -> "Writer":  # noqa: N803 - Spark's
-        assert availableNow or processingTime
-        self._available_now = availableNow
+    def trigger(self, *, once: bool = False, processingTime: str = "") -> "Writer":  # noqa: N803 - Spark's
+        assert once or processingTime
+        self._once = once
         return self
 
     def start(self) -> "MiniQuery":
         self._spark.before_start()
-        made = MiniQuery(self._spark, self._hook, available_now=self._available_now)
+        made = MiniQuery(self._spark, self._hook, once=self._once)
         self._spark.queries.append(made)
         self._spark.after_start()
         return made
@@ -124,9 +124,9 @@ class Writer:
 class MiniQuery:
     """A streaming query."""
 
-    def __init__(self, spark: MiniSpark, hook: Hook, *, available_now: bool) -> None:
+    def __init__(self, spark: MiniSpark, hook: Hook, *, once: bool) -> None:
         self.runId = uuid.uuid4()
-        self.available_now = available_now
+        self.once = once
         self.ran: list[int] = []
         self._spark = spark
         self._hook = hook
@@ -154,9 +154,10 @@ class MiniQuery:
     def _run(self) -> None:
         try:
             while not self._stopped.is_set():
-                if not self._run_batch():
-                    if self.available_now:
-                        break
+                ran = self._run_batch()
+                if self.once:
+                    break
+                if not ran:
                     self._stopped.wait(0.002)
         except Exception as error:  # noqa: BLE001 - a hook raises whatever it likes
             self._error = error

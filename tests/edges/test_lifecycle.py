@@ -32,6 +32,7 @@ starting     LAUNCH         starting     go
 skipping     LAUNCH         skipping     go
 relaunching  LAUNCH         running      go
 draining     LAUNCH         finishing    go
+finishing    LAUNCH         finishing    go
 stopping     LAUNCH         stopping     refuse
 ended        LAUNCH         ended        refuse
 failed       LAUNCH         failed       refuse

@@ -292,6 +292,35 @@ def test_for_state_time_runs_out_one_operator_after_the_other(running: Running) 
     (ended,) = running.facts(TaskEnded, TaskFailed)
     assert isinstance(ended, TaskEnded)
     assert ended.boundary.batch == 4, "the batch of the end, and one more for the second operator"
+    assert [made.ran for made in running.spark.queries[1:]] == [[3], [4]]
+    ends = [layout.read_offsets(running.directory, Batch(batch)) for batch in (2, 3, 4)]
+    assert ends[0].sources == ends[1].sources == ends[2].sources, "no row comes behind the end of time"
+
+
+def test_a_run_that_is_exhausted_has_no_query_before_it_is_drained(running: Running) -> None:
+    """A run before it has planned batch 1 and not committed it: that is the last one."""
+    query = running.another(stateful=1)
+    running.spark.available = 2
+    query.admit(Batch(0))
+    query.start()
+    running.wait_for(lambda: len(running.facts(BatchEntered)) == 2)
+    query.stop()
+    launched = len(running.spark.queries)
+    running.told.clear()
+    running.spark.available = 50
+    again = running.another(stateful=1)
+    again.admit(ALL)
+    again.start(exhausted=True)
+    again.relaunch(lambda: None)
+    (started,) = running.facts(TaskStarted)
+    assert isinstance(started, TaskStarted)
+    assert started.boundary.batch == 0
+    assert len(running.spark.queries) == launched
+    again.drain()
+    (ended,) = running.facts(TaskEnded, TaskFailed)
+    assert isinstance(ended, TaskEnded)
+    assert ended.boundary.batch == 1
+    assert layout.read_offsets(running.directory, Batch(1)).metadata["batchWatermarkMs"] == layout.FINAL_WATERMARK_MS
 
 
 def test_an_interrupt_that_comes_between_two_queries_is_not_lost(running: Running) -> None:
@@ -590,7 +619,7 @@ def test_nothing_is_left_out_where_nothing_was_under_way(running: Running) -> No
     run_batches(running.directory, 2)
     running.another(run=2).start(skip=True)
     assert len(running.spark.queries) == 1
-    assert not running.spark.queries[0].available_now
+    assert not running.spark.queries[0].once
 
 
 # -- the listener ------------------------------------------------------------------------------------------------------

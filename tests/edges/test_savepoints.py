@@ -9,6 +9,7 @@ import pytest
 
 from headgate.core import checkpoint_log, recovery
 from headgate.core.effects import CopySavepoint, CreateRecord, DeleteSavepoint, ReadCheckpointLog
+from headgate.core.errors import NotRestorable
 from headgate.core.events import RecordTaken, SavepointCopied, SavepointDeleted
 from headgate.core.ids import Batch, CheckpointId, Generation, LeaderId, SinkId
 from headgate.core.records import CompletedCheckpoint, Ending, EpochRecord, Kind, Transaction
@@ -403,3 +404,20 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_and_nothing_else_is(t
     assert not left.exists()
     assert alone.is_dir()
     assert store.copied() == (0, first, second)
+
+
+def test_a_savepoint_of_a_job_that_was_being_drained_is_not_brought_in_and_not_gone_back_to(
+    kept: Path, tmp_path: Path
+) -> None:
+    record, extra = savepoints.read(kept)
+    (kept / "manifest.json").write_bytes(codec.encode(replace(record, draining=True), extra))
+    store = open_job(tmp_path / "storage")
+    with pytest.raises(NotRestorable, match="savepoint 5 is of a job that was being drained"):
+        preflight.choose(store, Options(restore_from=str(kept)))
+    store = open_job(tmp_path / "other")
+    assert store.create_record(replace(record, draining=True), extra) is None
+    with pytest.raises(NotRestorable, match="choose an earlier checkpoint, or start the job anew in another storage"):
+        preflight.choose(store, Options(restore_from="5", verify="none"))
+    base = preflight.choose(store, Options(verify="none")).base
+    assert base is not None
+    assert base.draining, "who names none comes to the end that was wanted"

@@ -264,9 +264,9 @@ MUTANTS = (
     ),
     Mutant(
         "at-most-once replays the batch",
-        "tasks.py",
-        "return StartTask(state.leadership.generation, name, run, in_place=True, skip=skip)",
-        "return StartTask(state.leadership.generation, name, run, in_place=True, skip=not skip)",
+        "starting.py",
+        "StartTask(state.leadership.generation, name, task.run, in_place=True, skip=skip)",
+        "StartTask(state.leadership.generation, name, task.run, in_place=True, skip=not skip)",
     ),
     Mutant(
         "a lost message is never healed",
@@ -393,5 +393,29 @@ MUTANTS = (
         "leadership.py",
         "    copied.update(c.id for c in state.retained.completed if c.id not in state.retained.copying)\n",
         "",
+    ),
+    Mutant(
+        "a checkpoint does not say that the job is being drained",
+        "completed.py",
+        "        draining=pending.draining,\n",
+        "",
+    ),
+    Mutant(
+        "whoever returns to a checkpoint of a job that drains reads on",
+        "leadership.py",
+        "draining=state.termination.draining or _is_draining(plan.base)",
+        "draining=state.termination.draining",
+    ),
+    Mutant(
+        "a run of a task that was being drained comes up and reads",
+        "starting.py",
+        "        order = evolve(order, exhausted=True)\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "the savepoint of a drain is taken when the first task has finished",
+        "trigger.py",
+        "    if state.termination.draining and all(task.ended for task in state.execution.tasks.values()):\n",
+        "    if state.termination.draining and any(task.ended for task in state.execution.tasks.values()):\n",
     ),
 )

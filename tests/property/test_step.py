@@ -185,6 +185,7 @@ class Rest:
             e.CheckpointAsked(request),
             e.SavepointAsked(request),
             e.SavepointAsked(request, stop=True),
+            e.SavepointAsked(request, stop=True, drain=True),
             e.HoldAsked(request, some),
             e.HoldAsked(request, some, held=False),
             e.DeleteAsked(request, some),

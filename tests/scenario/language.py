@@ -295,7 +295,9 @@ FACTS: dict[str, Callable[[World, Words], e.Event]] = {
     "commit-failed": commit_failed,
     "aborted": lambda w, x: e.StaleGenerationsAborted(w.generation, SinkId(x[0]), w.state.leftovers.abort_below),
     "ask-checkpoint": lambda _, x: e.CheckpointAsked(RequestId(x[0])),
-    "ask-savepoint": lambda _, x: e.SavepointAsked(RequestId(x[0]), stop="stop" in x.plain),
+    "ask-savepoint": lambda _, x: e.SavepointAsked(
+        RequestId(x[0]), stop="stop" in x.plain or "drain" in x.plain, drain="drain" in x.plain
+    ),
     "cancel": lambda _, x: e.CancelAsked(RequestId(x[0])),
     "hold": lambda _, x: e.HoldAsked(RequestId(x[0]), CheckpointId(x.number(1))),
     "release": lambda _, x: e.HoldAsked(RequestId(x[0]), CheckpointId(x.number(1)), held=False),

@@ -110,10 +110,12 @@ def whole(state: JobState) -> list[str]:
 
 def _how(start: StartTask) -> str:
     if start.in_place:
-        return "in place" + (", skipping the uncommitted batch" if start.skip else "")
+        skipping, dry = ", skipping the uncommitted batch" * start.skip, ", without reading" * start.exhausted
+        return f"in place{skipping}{dry}"
     at = [f"from g{start.snapshot.generation} batch {start.snapshot.batch}" if start.snapshot else "empty"]
     at += [f"reading after {_line(start.positions)}"] if start.positions else []
-    return ", ".join(at + [_in_flight(held) for held in start.in_flight if held.after < held.through])
+    at += [_in_flight(held) for held in start.in_flight if held.after < held.through]
+    return ", ".join(at + ["without reading"] * start.exhausted)
 
 
 def _task(task: TaskState) -> str:
@@ -144,6 +146,7 @@ def _record(record: Record) -> str:
             words = [f"{one.task}@{one.batch}{' finished' if one.finished else ''}" for one in tasks]
             words += [_in_flight(held) for held in channels if held.after < held.through]
             words += [_transaction(one) for one in transactions]
+            words += ["while the job drains"] if record.draining else []
             return f"{kind.value} {number} of {leader} g{generation}: {', '.join(words)}"
         case _:
             assert_never(record)

@@ -124,6 +124,28 @@ def test_a_stop_is_over_when_the_job_is_and_then_the_process_waits_for_whoever_a
     assert store.read_control() is None
 
 
+def test_a_job_is_drained_before_it_stops_if_that_is_asked_for(job: Job, web: Web, store: JobStore) -> None:
+    name = begin(web, "/stop", {"drain": True, "triggerId": "mine"})
+    job.do(lambda: job.core.tell(job.core.ended("a", 0)))
+    assert "is being drained" in web.get(f"{ORDERS}/operations/{name}?wait=60&after=0")["text"]
+    assert web.ask("POST", f"{ORDERS}/stop", {"drain": False, "triggerId": "mine"}).code == 409
+    second = web.get(f"{ORDERS}/operations/{begin(web, '/stop')}?wait=60")
+    assert (second["outcome"], second["text"]) == (
+        "refused",
+        "savepoint refused: the job is being drained, and ends with a savepoint",
+    )
+    job.do(lambda: job.core.complete(1))
+    job.do(lambda: job.core.tell(e.SavepointCopied(ME, CheckpointId(1))))
+    job.do(job.core.write_closing_record)
+    job.do(lambda: job.core.tell(job.core.stale_generations_aborted()))
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(job.server.close)
+        done = web.get(f"{ORDERS}/operations/{name}?wait=60")
+        closing.result(60)
+    assert (done["kind"], done["outcome"], done["operation"]["checkpointId"]) == ("stop", "done", 1)
+    assert done["operation"]["location"] == f"{store.uri}/savepoints/1"
+
+
 def test_a_process_that_ends_waits_for_nobody_for_long(job: Job, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "LAST_WORDS_S", 0.1)
     begin(web, "/checkpoints")
@@ -189,7 +211,8 @@ def test_the_name_of_a_request_is_a_name(web: Web) -> None:
     [
         ("/savepoints", {"target-directory": ""}, "target-directory"),
         ("/savepoints", {"targetDirectory": "/x"}, "targetDirectory"),
-        ("/stop", {"drain": True}, "drain"),
+        ("/stop", {"drain": "later"}, "drain"),
+        ("/savepoints", {"drain": True}, "drain"),
         ("/checkpoints", {"checkpointType": "FULL"}, "checkpointType"),
         ("/cancel", {"abandon": "out"}, "abandon"),
         ("/checkpoints", {"timeout_s": 0}, "timeout_s"),

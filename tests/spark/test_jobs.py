@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -67,7 +68,7 @@ ANSWER_S = 300
 
 
 def asking(
-    directory: Path, command: str, when: Callable[[Line], bool]
+    directory: Path, command: str, when: Callable[[Line], bool], **arguments: Any
 ) -> tuple[Callable[[Line], None], Callable[[], list[Reply]]]:
     """Something to be told of events, which asks the running job for something once, and what waits for the answers."""
     heard: list[Reply] = []
@@ -75,7 +76,7 @@ def asking(
 
     def ask() -> None:
         store = JobStore.find(open_store(str(directory / "storage")), "job")
-        heard.append(ControlClient(store).ask(command))
+        heard.append(ControlClient(store).ask(command, **arguments))
 
     asker = threading.Thread(target=ask)
 
@@ -176,6 +177,77 @@ def test_a_job_stops_with_a_savepoint_and_goes_on_from_it(spark: SparkSession, t
     result, _ = run(spark, "fork", tmp_path, batches=FEW)
     assert result.ending == "finished"
     assert verdict("fork", tmp_path, ROWS) == {}
+
+
+@pytest.mark.parametrize("shape", ["fork", "diamond"])
+def test_a_job_that_is_drained_gives_all_that_it_has_read_and_nothing_goes_on_from_there(
+    spark: SparkSession, tmp_path: Path, shape: str
+) -> None:
+    on_event, replies = asking(tmp_path, "stop", after(2), drain=True)
+    job = build(shape, str(tmp_path), rows=ROWS, batches=60, slow_ms=50, interval="200ms")
+    result = job.run(None, on_event, spark)
+    assert result.ending == "stopped"
+    (reply,) = replies()
+    assert reply.outcome.value == "done", reply.text
+    counted = outputs(shape, tmp_path)
+    read = max(map(len, counted.values()))
+    assert 0 < read < ROWS
+    assert {name: each == Counter(range(read)) for name, each in counted.items()} == dict.fromkeys(counted, True)
+
+    result, lines = run(spark, shape, tmp_path, batches=FEW)
+    assert result.ending == "stopped"
+    assert any("the job was drained: nothing is left to do" in str(line.get("text")) for line in lines)
+    assert outputs(shape, tmp_path) == counted
+    assert reply.checkpoint is not None
+    with pytest.raises(InvalidJob, match="was being drained: its sources have ended and its windows are closed"):
+        run(spark, shape, tmp_path, options=hg.Options(restore_from=str(reply.checkpoint)))
+    moved = shutil.move(tmp_path / "storage" / "job" / "savepoints" / str(reply.checkpoint), tmp_path / "moved")
+    with pytest.raises(InvalidJob, match="was being drained: its sources have ended and its windows are closed"):
+        run(spark, shape, tmp_path / "elsewhere", options=hg.Options(restore_from=str(moved)))
+
+
+def test_a_task_that_fails_while_it_is_drained_reads_nothing_more(spark: SparkSession, tmp_path: Path) -> None:
+    draining, failed = tmp_path / "draining", tmp_path / "failed"
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if draining.exists() and not failed.exists():
+                failed.touch()
+                raise hg.ExternalError("this window does not please")
+            yield batch
+
+    def summed(frame: DataFrame) -> DataFrame:
+        one = (
+            frame.withWatermark("event_time", "5 seconds")
+            .groupBy("key", F.window("event_time", "10 seconds"))
+            .agg(F.collect_list("n").alias("numbers"))
+        )
+        two = one.groupBy(F.window("window", "30 seconds")).agg(F.flatten(F.collect_list("numbers")).alias("numbers"))
+        return two.select("numbers").mapInArrow(fail_once, "numbers array<bigint>")
+
+    job = hg.Job(
+        "job",
+        checkpoint=hg.Checkpointing(storage=str(tmp_path / "storage"), interval="500ms"),
+        restart=hg.restart.fixed_delay(delay="200ms"),
+        spark_conf={"spark.sql.shuffle.partitions": "2"},
+    )
+    numbers = job.source("numbers", hg.generator.source(rows_per_batch=100, keys=5, event_step_ms=20))
+    numbers.transform("sums", summed).sink("out", hg.files.sink(tmp_path / "out" / "windows"))
+    lines: list[Line] = []
+    on_event, replies = asking(tmp_path, "stop", after(2), drain=True)
+
+    def listen(line: Line) -> None:
+        lines.append(line)
+        on_event(line)
+        if "the job is being drained" in str(line.get("text")):
+            draining.touch()
+
+    assert job.run(None, listen, spark).ending == "stopped"
+    assert [reply.outcome.value for reply in replies()] == ["done"]
+    assert failed.exists()
+    counted = outputs("windows", tmp_path)["windows"]
+    assert counted == Counter(range(len(counted)))
+    assert len(counted) % 100 == 0, "whole batches"
 
 
 @pytest.fixture(scope="module")

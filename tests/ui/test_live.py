@@ -130,6 +130,17 @@ def test_a_stop_asks_first_and_ends_the_job(at: Opened, job: DrivenJob) -> None:
     expect(page.get_by_role("button", name="Savepoint")).to_have_attribute("aria-disabled", "true")
 
 
+def test_a_job_is_drained_if_the_box_is_ticked(at: Opened, job: DrivenJob) -> None:
+    page = at()
+    page.get_by_role("button", name="Stop").click()
+    question = page.get_by_role("dialog", name="Stop orders?")
+    question.get_by_role("checkbox", name="drain it first, for good").check()
+    question.get_by_role("button", name="Stop with a savepoint").click()
+    job.wait_until_asked()
+    assert job.core.state.termination.draining
+    expect(page.get_by_role("log")).to_contain_text("the job is being drained: its sources have ended")
+
+
 def test_a_job_that_fails_while_one_looks_says_so_and_why(at: Opened, job: DrivenJob) -> None:
     page = at()
     expect(page.locator(".job-title")).to_contain_text("running")

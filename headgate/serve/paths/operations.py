@@ -45,7 +45,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     @app.post("/v1/jobs/{jid}/stop", **begun)
     async def stop(jid: str, body: models.StopTrigger | None = None) -> Any:
         asked = body or models.StopTrigger()
-        return await asking.begin(jid, "stop", asked, "POST", "/stop", target=asked.targetDirectory)
+        return await asking.begin(jid, "stop", asked, "POST", "/stop", target=asked.targetDirectory, drain=asked.drain)
 
     @app.post("/v1/jobs/{jid}/cancel", **begun)
     async def cancel(jid: str, body: models.CancelTrigger | None = None) -> Any:

@@ -605,6 +605,7 @@ export interface StatsSummary {
 }
 
 export interface StopTrigger {
+  drain?: boolean;
   targetDirectory?: string | null;
   formatType?: "NATIVE";
   triggerId?: string | null;

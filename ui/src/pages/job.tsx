@@ -240,6 +240,7 @@ function Actions({ job }: { job: JobDetails }) {
 
   const stop = (): void => {
     let target = "";
+    let drain = false;
     setQuestion({
       title: `Stop ${job.name}?`,
       text: (
@@ -248,6 +249,10 @@ function Actions({ job }: { job: JobDetails }) {
             The job takes a savepoint, commits all that it pre-committed, and ends. <code>headgate run</code> goes on from there.
           </p>
           <p>If the savepoint fails, the job runs on.</p>
+          <label class="check">
+            <input type="checkbox" onChange={(event) => (drain = event.currentTarget.checked)} /> drain it first, for good: no source gives any more,
+            all windows come out, and nothing goes on from the savepoint
+          </label>
           <details class="abandon">
             <summary>Write it elsewhere as well?</summary>
             <label class="field">
@@ -260,7 +265,7 @@ function Actions({ job }: { job: JobDetails }) {
       yes: "Stop with a savepoint",
       no: "Keep it running",
       danger: false,
-      run: () => void ask({ kind: "stop", label: "Stop", path: "/stop", body: target ? { targetDirectory: target } : {} }),
+      run: () => void ask({ kind: "stop", label: "Stop", path: "/stop", body: { ...(drain && { drain }), ...(target && { targetDirectory: target }) } }),
     });
   };
   const cancel = (): void => {
