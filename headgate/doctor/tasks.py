@@ -14,8 +14,8 @@ from headgate.doctor.facts import RECENT, SEEN_MIN, JobFacts, Point, Unknown
 from headgate.doctor.finding import Severity
 from headgate.view.advice import longer_than_interval
 from headgate.view.batches import skew
-from headgate.view.history import LineView
 from headgate.view.busy import HIGH
+from headgate.view.history import LineView
 from headgate.view.text import duration, size
 
 PARTITIONS_PER_CORE = 4
