@@ -62,13 +62,15 @@ def statistics(one: LineView, path: str | None, tasks: int | None = None, progre
 
 def task_statistics(one: LineView, task: str) -> Data:
     """One task's part in a checkpoint that completed."""
-    part = one["tasks"][task]
-    spans = [part.get(name) for name in ("start_delay_ms", "sync_ms", "async_ms")]
+    part, triggered_ms = one["tasks"][task], one.get("triggered_ms")
+    took_ms = _until_taken(part)
     return {
         "id": one["id"],
         "status": STATUSES[one["state"]],
-        "end_to_end_duration": None if None in spans else round(sum(span for span in spans if span is not None), 1),
+        "latest_ack_timestamp": None if triggered_ms is None or took_ms is None else triggered_ms + round(took_ms),
+        "end_to_end_duration": took_ms,
         "start_delay": part.get("start_delay_ms"),
+        "snapshot_start": part.get("snapshot_start_ms"),
         "alignment": {"duration": part.get("alignment_ms"), "persisted": part.get("in_flight_bytes")},
         "checkpoint": {"sync": part.get("sync_ms"), "async": part.get("async_ms")},
         "checkpointed_size": part.get("new_bytes"),
@@ -78,6 +80,17 @@ def task_statistics(one: LineView, task: str) -> Data:
         "num_subtasks": 1,
         "num_acknowledged_subtasks": 1,
     }
+
+
+def _until_taken(part: LineView) -> float | None:
+    """How long it took from the trigger until a task's snapshot was taken. It begins when the task gets to it, which
+    may be long after its cut; a task that had finished takes none.
+    """
+    cut_ms, begun_ms = part.get("start_delay_ms"), part.get("snapshot_start_ms", 0)
+    sync_ms, async_ms = part.get("sync_ms"), part.get("async_ms")
+    if cut_ms is None or sync_ms is None or async_ms is None:
+        return None
+    return float(round(max(cut_ms, begun_ms) + sync_ms + async_ms, 1))
 
 
 def task_details(one: LineView, task: str, parts: Sequence[LineView]) -> Data:

@@ -427,10 +427,14 @@ class TaskCheckpointStatistics(AnswerModel):
 
     id: int
     status: Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+    latest_ack_timestamp: int | None
+    """When its snapshot was taken."""
     end_to_end_duration: float | None
     """From the trigger until its snapshot was taken."""
     start_delay: int | None
     """From the trigger to its cut."""
+    snapshot_start: float | None
+    """From the trigger until its snapshot began, which may be later than its cut."""
     alignment: CheckpointAlignment
     checkpoint: CheckpointPhases
     checkpointed_size: int | None

@@ -94,6 +94,24 @@ def test_a_failed_checkpoint_says_why_and_when() -> None:
     assert (found["status"], found["failure_message"], found["failure_timestamp"]) == ("FAILED", "too slow", 9)
 
 
+def test_what_a_task_took_has_its_wait_between_the_cut_and_the_snapshot() -> None:
+    """It waits for another snapshot: that is part of what it took, and of when it acknowledged."""
+    part = {"start_delay_ms": 20, "alignment_ms": 5, "snapshot_start_ms": 700.0, "sync_ms": 3.0, "async_ms": 40.5}
+    found = checkpoints.task_statistics(one(triggered_ms=1_000, tasks={"a": part}), "a")
+    assert (found["end_to_end_duration"], found["latest_ack_timestamp"]) == (743.5, 1_744)
+    assert (found["start_delay"], found["snapshot_start"]) == (20, 700.0)
+
+
+def test_a_task_that_took_no_snapshot_was_done_with_its_cut() -> None:
+    finished = {"start_delay_ms": 20, "snapshot_start_ms": 0, "sync_ms": 0, "async_ms": 0}
+    found = checkpoints.task_statistics(one(triggered_ms=None, tasks={"a": finished}), "a")
+    assert (found["end_to_end_duration"], found["latest_ack_timestamp"]) == (20, None)
+    earlier = {"start_delay_ms": 20, "sync_ms": 3, "async_ms": 4}
+    found = checkpoints.task_statistics(one(tasks={"a": earlier}), "a")
+    assert (found["end_to_end_duration"], found["snapshot_start"]) == (27, None), "of a release that did not say when"
+    assert checkpoints.task_statistics(one(tasks={"a": {}}), "a")["end_to_end_duration"] is None
+
+
 def test_state_partitions_are_shown_with_what_they_come_to() -> None:
     parts = [{"operator": "sums", "partition": index, "bytes": size} for index, size in ((0, 10), (2, 20))]
     found = checkpoints.task_details(one(state="completed", tasks={"a": {"total_bytes": 30}}), "a", parts)

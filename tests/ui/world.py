@@ -174,13 +174,16 @@ class World:
         alignment = round(chance.uniform(4, 90) * slow) if len(task.reads) > 1 else 0
         delay = round(task.late_s * 600 * chance.uniform(0.6, 1.2) * slow) + alignment
         full = round((task.state_bytes or 4000) * (0.8 + 0.2 * math.sin(number / 40)))
+        begun = delay + round(chance.uniform(0, 60) * slow)
         sync, later = round(chance.uniform(2, 30) * slow, 1), round(chance.uniform(20, 260) * slow, 1)
         return blank(
             models.TaskCheckpointStatistics,
             id=number,
             status="COMPLETED",
-            end_to_end_duration=round(delay + sync + later, 1),
+            latest_ack_timestamp=self.trigger_ms(number) + round(begun + sync + later),
+            end_to_end_duration=round(begun + sync + later, 1),
             start_delay=delay,
+            snapshot_start=begun,
             alignment={"duration": alignment, "persisted": 0},
             checkpoint={"sync": sync, "async": later},
             checkpointed_size=round(full * chance.uniform(0.02, 0.09)),

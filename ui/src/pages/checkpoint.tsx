@@ -146,6 +146,7 @@ function Tasks({ data }: { data: CheckpointStatistics }) {
     { key: "end", head: "Duration", title: "from the trigger until its snapshot was taken", width: 82, end: true, sort: ([, task]) => task.end_to_end_duration, cell: ([, task]) => duration(task.end_to_end_duration) },
     { key: "delay", head: "Start delay", title: "from the trigger to its cut", width: 92, end: true, sort: ([, task]) => task.start_delay, cell: ([, task]) => duration(task.start_delay) },
     { key: "alignment", head: "Alignment", title: "from the first barrier on an input to its cut", width: 88, end: true, sort: ([, task]) => task.alignment.duration, cell: ([, task]) => duration(task.alignment.duration) },
+    { key: "ack", head: "Acknowledged", title: "when its snapshot was taken", width: 108, end: true, sort: ([, task]) => task.latest_ack_timestamp, cell: ([, task]) => <Time ms={task.latest_ack_timestamp} /> },
     { key: "sync", head: "Sync", width: 72, end: true, sort: ([, task]) => task.checkpoint.sync, cell: ([, task]) => duration(task.checkpoint.sync) },
     { key: "async", head: "Async", width: 76, end: true, sort: ([, task]) => task.checkpoint.async, cell: ([, task]) => duration(task.checkpoint.async) },
     { key: "full", head: "Full", width: 82, end: true, sort: ([, task]) => task.state_size, cell: ([, task]) => bytes(task.state_size) },
@@ -184,9 +185,11 @@ function TaskOf({ checkpoint, task, path }: { checkpoint: CheckpointStatistics; 
         </div>
         <Facts
           facts={[
+            { name: "Acknowledged", title: "when its snapshot was taken", value: <Time ms={data.latest_ack_timestamp} /> },
             { name: "Duration", title: "from the trigger until its snapshot was taken", value: duration(data.end_to_end_duration) },
             { name: "Start delay", value: duration(data.start_delay) },
             { name: "Alignment", value: duration(data.alignment.duration) },
+            { name: "Snapshot began", title: "after the trigger", value: duration(data.snapshot_start) },
             { name: "Sync", value: duration(data.checkpoint.sync) },
             { name: "Async", value: duration(data.checkpoint.async) },
             { name: "Full size", value: bytes(data.state_size) },
