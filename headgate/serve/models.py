@@ -665,11 +665,18 @@ class RestartInfo(AnswerModel):
     task: str | None
     cause: str
     failure_class: str | None = Field(alias="class")
+    stacktrace: str | None
+    """Of what it answers, if one was recorded."""
     delay_ms: int | None
+    """How long the restart strategy waits."""
     failed_ms: int | None
-    """When what it answers had failed."""
+    """When what it answers was taken in. How long it took to be noticed is recorded nowhere."""
     running_ms: int | None
     """When the task, or all tasks, ran again. Null while they do not."""
+    restore_ms: int | None
+    """From the end of the delay until then. Null also if another failure came between."""
+    replay_ms: int | None
+    """From then until all batches that had begun before were committed again."""
     checkpoint: int | None
     """What the job went back to, for level job."""
     position: str

@@ -152,6 +152,50 @@ def test_a_return_of_the_whole_job_says_from_where_and_until_when() -> None:
     assert (first["exceptionName"], first["taskName"], first["failureLabels"]) == ("failure", None, {"level": "job"})
 
 
+def recovery(event: str, at: int, level: str, task: str | None, **took: int) -> tuple[str, dict[str, Any]]:
+    return str(at), {"at": at, "event": event, "level": level, "task": task, "base": None, **took}
+
+
+def failing(at: int, level: str, task: str) -> list[tuple[str, dict[str, Any]]]:
+    about = {"task": task, "class": "external", "message": "gone"}
+    failed = {"at": at, "event": "task-failed", "trace": f"the trace of {at}", **about}
+    return [
+        (f"{at}", failed),
+        (f"{at + 1}", {"at": at + 1, "event": "restart", "level": level, "cause": "", "delay_ms": 10, **about}),
+    ]
+
+
+def test_a_restart_says_what_failed_how_long_it_restored_and_how_long_it_replayed() -> None:
+    lines = [
+        *failing(100, "task", "a"),
+        ("112", {"at": 112, "event": "task-started", "task": "a", "run": 2}),
+        recovery("restored", 115, "task", "a", restore_ms=4),
+        recovery("caught-up", 122, "task", "a", replay_ms=7),
+        *failing(200, "job", "b"),
+        ("212", {"at": 212, "event": "generation", "generation": 2, "base": 3}),
+        ("213", {"at": 213, "event": "task-started", "task": "a", "run": 1}),
+        recovery("restored", 220, "job", None, restore_ms=9),
+    ]
+    job, task = failures.restarts(lines)
+    assert (task["stacktrace"], job["stacktrace"]) == ("the trace of 100", "the trace of 200")
+    assert (task["running_ms"], task["restore_ms"], task["replay_ms"]) == (115, 4, 7)
+    assert (job["running_ms"], job["restore_ms"], job["replay_ms"]) == (220, 9, None), "it has not caught up yet"
+
+
+def test_a_recovery_that_is_interrupted_leaves_its_times_to_nobody() -> None:
+    """Nor are those of a process that takes the job over: no failure that is told began that."""
+    lines = [
+        *failing(100, "task", "a"),
+        *failing(105, "job", "a"),
+        recovery("restored", 130, "job", None, restore_ms=14),
+        recovery("caught-up", 131, "job", None, replay_ms=1),
+        recovery("restored", 140, "start", None, restore_ms=99),
+    ]
+    job, task = failures.restarts(lines)
+    assert (task["restore_ms"], task["replay_ms"]) == (None, None)
+    assert (job["restore_ms"], job["replay_ms"]) == (14, 1)
+
+
 def test_a_job_that_failed_says_of_what() -> None:
     view = {**VIEW, "state": "failed", "text": "gave up", "last_failure": {"at": 5, "task": "a", "class": "user"}}
     assert (failures.root(view) or {})["message"] == "gave up"

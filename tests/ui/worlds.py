@@ -246,6 +246,9 @@ def restarts(found: list[Data]) -> list[Data]:
             delay_ms=1000 * (1 + index),
             failed_ms=one["timestamp"],
             running_ms=one["timestamp"] + 140 + 1000 * (1 + index) + 2300 + 800 * index,
+            restore_ms=2300 + 800 * index,
+            replay_ms=None if index == 3 else 900 + 350 * index,
+            stacktrace=one["stacktrace"],
             checkpoint=1180 - index if one["failureLabels"]["level"] == "job" else None,
             position=one["position"],
         )

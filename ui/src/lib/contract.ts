@@ -511,9 +511,12 @@ export interface RestartInfo {
   task: string | null;
   cause: string;
   class: string | null;
+  stacktrace: string | null;
   delay_ms: number | null;
   failed_ms: number | null;
   running_ms: number | null;
+  restore_ms: number | null;
+  replay_ms: number | null;
   checkpoint: number | null;
   position: string;
 }
@@ -619,8 +622,10 @@ export interface TaskCheckpointDetails extends TaskCheckpointStatistics {
 export interface TaskCheckpointStatistics {
   id: number;
   status: "IN_PROGRESS" | "COMPLETED" | "FAILED";
+  latest_ack_timestamp: number | null;
   end_to_end_duration: number | null;
   start_delay: number | null;
+  snapshot_start: number | null;
   alignment: CheckpointAlignment;
   checkpoint: CheckpointPhases;
   checkpointed_size: number | null;
