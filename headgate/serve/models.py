@@ -349,6 +349,35 @@ class JobPlan(AnswerModel):
     plan: JobGraph
 
 
+class SinkFigures(AnswerModel):
+    """What a sink owes now, and what it has done since the process began."""
+
+    sink: str
+    task: str
+    open_batches: int | None
+    """Batches in the open transaction: committed by the task, and not pre-committed yet."""
+    pre_committed: int
+    """Transactions that wait for their checkpoint to complete."""
+    due: int
+    """Transactions that are to be committed."""
+    in_doubt: int
+    """Of those: left by an earlier generation, or their commit has failed and may or may not have had its effect."""
+    abandoned: int
+    """Transactions that somebody gave up by name."""
+    full: bool
+    """A batch waits until something is committed."""
+    pre_commits: int
+    failed_pre_commits: int
+    pre_commits_ms: float
+    """What those that went through took, in sum."""
+    committed: int
+    recovered_commits: int
+    """Of those: pre-committed by an earlier generation."""
+    failed_commits: int
+    """Tries that failed. Each is followed by another."""
+    commits_ms: float
+
+
 class JobDetails(JobSummary):
     """All that a page on one job begins with."""
 
@@ -360,6 +389,8 @@ class JobDetails(JobSummary):
     vertices: list[Vertex]
     status_counts: dict[str, int] = Field(alias="status-counts")
     plan: JobGraph
+    sinks: list[SinkFigures]
+    """What each sink owes, and has done. Only a job that runs tells."""
     in_progress: list[CheckpointProgress]
     last_failure: LastFailure | None
     stalled: list[str]

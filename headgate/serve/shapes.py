@@ -107,6 +107,7 @@ def details(jid: str, view: LineView, described: LineView | None, storage: str, 
         "vertices": known,
         "status-counts": counts,
         "plan": plan(jid, view["job"], described),
+        "sinks": [{"open_batches": None, **sink} for sink in view["sinks"]],
         "in_progress": [
             {**each, "waiting": [name for name in names if name not in each["acknowledged"]]}
             for each in view.get("in_progress", ())

@@ -210,6 +210,22 @@ def test_a_checkpoint_under_way_shows_where_its_barrier_is(job: Job, web: Web) -
     assert web.get("/v1/jobs/orders")["in_progress"] == []
 
 
+def test_a_sink_says_what_it_owes_at_this_moment(job: Job, web: Web) -> None:
+    def owed() -> list[int]:
+        [sink] = web.get("/v1/jobs/orders")["sinks"]
+        return [sink[name] for name in ("open_batches", "pre_committed", "due", "committed")]
+
+    job.core.tell(job.core.committed("a", 0))
+    assert owed() == [1, 0, 0, 0]
+    job.core.ask()
+    job.core.make_ready(1)
+    assert owed() == [0, 1, 0, 0]
+    job.core.create()
+    assert owed() == [0, 0, 1, 0]
+    job.core.tell(job.core.visible(1))
+    assert owed() == [0, 0, 0, 1]
+
+
 def test_what_failed_and_what_was_done_about_it(busy: Job, web: Web) -> None:
     assert busy.server is not None
     [failed] = web.get("/v1/jobs/orders/exceptions")["exceptionHistory"]["entries"]

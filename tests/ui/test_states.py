@@ -60,6 +60,34 @@ def test_receipts_say_what_each_sink_published_with_a_checkpoint(world: Served, 
         expect(row).to_contain_text(words)
 
 
+def test_a_sink_says_what_it_owes_at_this_moment(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    recorded.stands_at = 6.0
+    page = open_page(f"{address}/jobs/clicks/sinks")
+    row = page.get_by_role("table", name="Transactions").get_by_role("row").nth(1)
+    for words in ("summaries", "full", "6 batches"):
+        expect(row).to_contain_text(words)
+    expect(row.get_by_role("cell").nth(3)).to_have_text("3")
+    expect(row.get_by_role("cell").nth(4)).to_have_text("1")
+    page.evaluate("location.hash = '#/jobs/payments/sinks'")
+    expect(page.get_by_text("Only a job that runs can tell")).to_be_visible()
+
+
+def test_a_restart_is_opened_for_its_parts_and_its_stack_trace(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/payments/recovery/restarts")
+    table = page.get_by_role("table", name="Restarts, the newest first")
+    expect(table.get_by_role("img", name="restore 2.30 s, replay 900 ms").first).to_be_visible()
+    table.get_by_role("button", name="amount is not a number").first.click()
+    drawer = page.get_by_role("complementary")
+    expect(drawer).to_contain_text("Restart of task balances")
+    for words in ("Decide140 ms", "Wait1 s", "Restore2.30 s", "Replay900 ms"):
+        expect(drawer).to_contain_text(words.replace(" ", "\u00a0"))
+    expect(drawer.locator("pre")).to_contain_text('File "/opt/jobs/payments.py", line 41, in update')
+    page.keyboard.press("Escape")
+    expect(drawer).to_have_count(0)
+
+
 def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened) -> None:
     _, address = world("busy")
     page = open_page(f"{address}/")

@@ -357,6 +357,36 @@ class World:
     def restart_counts(self) -> Data:
         return {level: sum(one["level"] == level for one in self.restarts) for level in ("task", "job")}
 
+    def sink_figures(self, at: float, progress: Data | None) -> list[Data]:
+        """Of the first sink of a job that stands still a commit is tried again and again."""
+        named = [(task, sink) for task in self.tasks for sink, _, _ in task.sinks]
+        done = self.last_id(at)
+        found = []
+        for place, (task, sink) in enumerate(named):
+            stuck = bool(self.stalled) and place == 0
+            pre = int(progress is not None and task.name in progress["acknowledged"])
+            found.append(
+                blank(
+                    models.SinkFigures,
+                    sink=sink,
+                    task=task.name,
+                    open_batches=math.floor(at % self.every_s) if not pre else 0,
+                    pre_committed=pre,
+                    due=3 if stuck else 0,
+                    in_doubt=1 if stuck else 0,
+                    abandoned=0,
+                    full=stuck,
+                    pre_commits=done + pre,
+                    failed_pre_commits=0,
+                    pre_commits_ms=62.0 * done,
+                    committed=done,
+                    recovered_commits=len(self.restarts),
+                    failed_commits=29 if stuck else place,
+                    commits_ms=(80.0 + 41 * place) * done,
+                )
+            )
+        return found
+
     def details(self, at: float) -> Data:
         progress = self.progress(at)
         vertices = [self.vertex(task, at) for task in self.tasks]
@@ -375,6 +405,7 @@ class World:
             vertices=vertices,
             **{"status-counts": counts},
             plan=self.plan(),
+            sinks=self.sink_figures(at, progress) if self.live else [],
             in_progress=[progress] if progress else [],
             last_failure=last
             and {
