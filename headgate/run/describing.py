@@ -59,6 +59,7 @@ def describe(
             "restart_strategy": _strategy(settings),
             "spark_conf": {name: _shown(name, value) for name, value in {**job.spark_conf, **conf}.items()},
             "master": redact(str(spark.sparkContext.master)),
+            "spark_ui": _address(spark.sparkContext.uiWebUrl),
             "cores": partitions.cores_of(spark),
             "state_backend": backend.name,
             "batch_interval_ms": job.batch_interval_ms,
@@ -94,6 +95,11 @@ def _strategy(settings: Settings) -> str:
     values = ", ".join(f"{name}={value}" for name, value in asdict(settings.restart).items())
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(settings.restart).__name__).lower()
     return f"{name}{': ' * bool(values)}{values}"
+
+
+def _address(url: str | None) -> str | None:
+    """Where Spark's own UI is, if it is on. What is no address of a page is left out: it becomes a link."""
+    return redact(url) if url is not None and url.startswith(("http://", "https://")) else None
 
 
 def _shown(name: str, value: object) -> str:

@@ -223,6 +223,10 @@ class Vertex(AnswerModel):
     watermark_ms: int | None
     state_rows: int | None
     state_bytes: int | None
+    skew: float | None
+    """The largest partition by the mean of all, of the source or the state that is most uneven: 1 if all are alike."""
+    skew_of: str | None
+    """Which that is: a source by its uid, or `state N` by the number of the operator."""
     details: dict[str, Any]
     """What else its process tells of it, as in `headgate status --json`."""
 
@@ -391,6 +395,8 @@ class JobDetails(JobSummary):
     plan: JobGraph
     sinks: list[SinkFigures]
     """What each sink owes, and has done. Only a job that runs tells."""
+    spark_ui: str | None
+    """Where Spark's own UI is, if the job runs and has it on (`spark.ui.enabled`)."""
     in_progress: list[CheckpointProgress]
     last_failure: LastFailure | None
     stalled: list[str]

@@ -108,6 +108,7 @@ def details(jid: str, view: LineView, described: LineView | None, storage: str, 
         "status-counts": counts,
         "plan": plan(jid, view["job"], described),
         "sinks": [{"open_batches": None, **sink} for sink in view["sinks"]],
+        "spark_ui": ((described or {}).get("configuration") or {}).get("spark_ui") if live else None,
         "in_progress": [
             {**each, "waiting": [name for name in names if name not in each["acknowledged"]]}
             for each in view.get("in_progress", ())
@@ -134,6 +135,7 @@ def _vertex(task: LineView, planned: LineView | None, partitions: int | None) ->
     stateful = planned is not None and any(part["stateful"] for part in planned["operators"])
     uids = [] if planned is None else [part["uid"] for part in (*planned["operators"], *planned["sinks"])]
     rows_in = task.get("rows_in")
+    skew, skew_of = _skew(task)
     return {
         "id": task["task"],
         "name": " -> ".join(uids) or task["task"],
@@ -159,8 +161,17 @@ def _vertex(task: LineView, planned: LineView | None, partitions: int | None) ->
         "watermark_ms": task.get("watermark_ms"),
         "state_rows": task.get("state_rows"),
         "state_bytes": task.get("state_bytes"),
+        "skew": skew,
+        "skew_of": skew_of,
         "details": {name: value for name, value in task.items() if name not in KNOWN},
     }
+
+
+def _skew(task: LineView) -> tuple[float | None, str | None]:
+    """What of a task is most uneven, and how much."""
+    parts = [(each["skew"], str(each["source"])) for each in task.get("sources", ())]
+    parts += [(each["skew"], f"state {each['operator']}") for each in task.get("state_operators", ())]
+    return max((part for part in parts if part[0] is not None), default=(None, None))
 
 
 def level(ratio: float | None) -> str | None:

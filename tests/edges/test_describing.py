@@ -45,6 +45,12 @@ def test_settings_of_spark_are_shown_without_secrets() -> None:
     assert "hunter2" not in describing._shown("spark.url", "https://anna:hunter2@host/")
 
 
+def test_the_address_of_sparks_ui_is_told_if_it_is_one() -> None:
+    assert describing._address("http://driver.example.org:4040") == "http://driver.example.org:4040"
+    assert describing._address(None) is None
+    assert describing._address("javascript:alert(1)") is None
+
+
 def test_a_restart_strategy_is_told_in_a_line() -> None:
     assert describing._strategy(Settings(restart=NoRestart())) == "no-restart"
     told = describing._strategy(Settings(restart=ExponentialDelay(initial_ms=7)))

@@ -54,6 +54,25 @@ def test_the_figures_of_a_task_are_taken_by_name_and_others_handed_on() -> None:
     assert (known["status"], known["ratio"], known["idleRatio"], known["end-timestamp"]) == ("ok", 0.6, 0.15, 7)
 
 
+def test_the_skew_of_a_task_is_that_of_its_most_uneven_part() -> None:
+    sources = [{"source": "orders", "skew": 1.2}, {"source": "b.0", "skew": None}]
+    operators = [{"operator": 0, "skew": 3.25}, {"operator": 1, "skew": 2.0}]
+    task = {**VIEW["tasks"][0], "sources": sources, "state_operators": operators}
+    [vertex] = shapes.vertices({**VIEW, "tasks": [task]}, DESCRIBED)
+    assert (vertex["skew"], vertex["skew_of"]) == (3.25, "state 0")
+    [vertex] = shapes.vertices({**VIEW, "tasks": [{**task, "state_operators": []}]}, DESCRIBED)
+    assert (vertex["skew"], vertex["skew_of"]) == (1.2, "orders")
+    [vertex] = shapes.vertices(VIEW, DESCRIBED)
+    assert (vertex["skew"], vertex["skew_of"]) == (None, None)
+
+
+def test_sparks_own_ui_is_linked_while_the_job_runs_and_has_it_on() -> None:
+    on = {**DESCRIBED, "configuration": {**DESCRIBED["configuration"], "spark_ui": "http://127.0.0.1:4040"}}
+    for described, live, address in ((on, True, "http://127.0.0.1:4040"), (on, False, None), (DESCRIBED, True, None)):
+        assert shapes.details("orders", VIEW, described, "", 0, live=live)["spark_ui"] == address
+    assert shapes.details("orders", VIEW, None, "", 0, live=True)["spark_ui"] is None
+
+
 @pytest.mark.parametrize(
     ("ratio", "word"),
     [(None, None), (0.0, "ok"), (0.1, "ok"), (0.11, "low"), (0.5, "low"), (0.51, "high"), (1.0, "high")],

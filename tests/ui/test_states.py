@@ -80,12 +80,36 @@ def test_a_restart_is_opened_for_its_parts_and_its_stack_trace(world: Served, op
     expect(table.get_by_role("img", name="restore 2.30 s, replay 900 ms").first).to_be_visible()
     table.get_by_role("button", name="amount is not a number").first.click()
     drawer = page.get_by_role("complementary")
-    expect(drawer).to_contain_text("Restart of task balances")
+    expect(drawer).to_contain_text("Restart of the whole job")
     for words in ("Decide140 ms", "Wait1 s", "Restore2.30 s", "Replay900 ms"):
         expect(drawer).to_contain_text(words.replace(" ", "\u00a0"))
     expect(drawer.locator("pre")).to_contain_text('File "/opt/jobs/payments.py", line 41, in update')
     page.keyboard.press("Escape")
     expect(drawer).to_have_count(0)
+
+
+def test_a_task_with_uneven_partitions_says_so_in_the_graph_the_table_and_its_drawer(
+    world: Served, open_page: Opened
+) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/orders")
+    expect(page.locator(".node-skew")).to_have_text("skew 3.2×")
+    expect(page.locator(".node.task", has=page.locator(".node-skew"))).to_contain_text("enriched")
+    table = page.get_by_role("table", name="Tasks")
+    expect(table.get_by_role("row").filter(has_text="user-windows")).to_contain_text("1.6×")
+    page.locator(".node.task", has=page.locator(".node-skew")).click()
+    expect(page.get_by_role("complementary")).to_contain_text("Skew3.2× of state 0")
+
+
+def test_sparks_own_ui_is_linked_or_how_to_switch_it_on_is_told(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/orders")
+    link = page.get_by_role("link", name="Spark's UI")
+    expect(link).to_have_attribute("href", "http://driver-7f9c.example.org:4040")
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+    page.evaluate("location.hash = '#/jobs/sensors/configuration'")
+    expect(page.get_by_text('spark_conf={"spark.ui.enabled": "true"}')).to_be_visible()
+    expect(link).to_have_count(0)
 
 
 def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened) -> None:

@@ -45,6 +45,7 @@ class Task:
     late_s: float = 0.3
     """When its cut is, after the trigger."""
     measured: bool = True
+    skew: float | None = None
 
 
 @dataclass
@@ -73,6 +74,7 @@ class World:
     described: bool = True
     storage: str = "hdfs://namenode:8020/streams/production"
     goes_on: bool = True
+    spark_ui: bool = False
     """Whether new checkpoints begin."""
     end_ms: int | None = None
     held: set[int] = field(default_factory=set)
@@ -235,6 +237,8 @@ class World:
             watermark_ms=self.now_ms(at) - 4000 - 600 * len(task.name) if self.live and task.stateful else None,
             state_rows=(task.state_bytes or 0) // 190 if task.stateful and self.live else None,
             state_bytes=task.state_bytes if self.live else None,
+            skew=task.skew if self.live else None,
+            skew_of=(task.sources[0] if task.sources else "state 0") if self.live and task.skew else None,
             details={"input_queue": 2} if self.live and task.sources else {},
         )
 
@@ -406,6 +410,7 @@ class World:
             **{"status-counts": counts},
             plan=self.plan(),
             sinks=self.sink_figures(at, progress) if self.live else [],
+            spark_ui="http://driver-7f9c.example.org:4040" if self.live and self.spark_ui else None,
             in_progress=[progress] if progress else [],
             last_failure=last
             and {

@@ -12,7 +12,7 @@ from tests.ui.world import Data, Task, World, blank
 
 def busy(now_ms: int) -> World:
     tasks = (
-        Task("orders", ("orders", "parsed"), sources=("orders",), rate=18_400, busy=0.52, pressed=0.08, late_s=0.25),
+        Task("orders", ("orders", "parsed"), sources=("orders",), rate=18_400, busy=0.52, pressed=0.08, late_s=0.25, skew=1.08),
         Task("customers", ("customers",), sources=("customers",), rate=310, busy=0.07, pressed=0.0, late_s=0.25),
         Task(
             "enriched",
@@ -23,6 +23,7 @@ def busy(now_ms: int) -> World:
             pressed=0.02,
             stateful=True,
             state_bytes=2_410_000_000,
+            skew=3.2,
             late_s=1.4,
         ),
         Task(
@@ -35,6 +36,7 @@ def busy(now_ms: int) -> World:
             pressed=0.58,
             stateful=True,
             state_bytes=731_000_000,
+            skew=1.6,
             late_s=2.0,
         ),
         Task(
@@ -51,7 +53,7 @@ def busy(now_ms: int) -> World:
             late_s=1.9,
         ),
     )
-    world = World("orders", tasks, now_ms, failed=frozenset({1239, 1240}), held={1200})
+    world = World("orders", tasks, now_ms, failed=frozenset({1239, 1240}), held={1200}, spark_ui=True)
     world.findings = [
         blank(
             models.DiagnosisFinding,

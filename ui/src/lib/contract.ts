@@ -248,6 +248,8 @@ export interface JobDetails extends JobSummary {
   vertices: Vertex[];
   "status-counts": Record<string, number>;
   plan: JobGraph;
+  sinks: SinkFigures[];
+  spark_ui: string | null;
   in_progress: CheckpointProgress[];
   last_failure: LastFailure | null;
   stalled: string[];
@@ -546,6 +548,24 @@ export interface Savepoints {
   savepoints: SavepointInfo[];
 }
 
+export interface SinkFigures {
+  sink: string;
+  task: string;
+  open_batches: number | null;
+  pre_committed: number;
+  due: number;
+  in_doubt: number;
+  abandoned: number;
+  full: boolean;
+  pre_commits: number;
+  failed_pre_commits: number;
+  pre_commits_ms: number;
+  committed: number;
+  recovered_commits: number;
+  failed_commits: number;
+  commits_ms: number;
+}
+
 export interface SinkReceipt {
   sink: string;
   task: string;
@@ -672,6 +692,8 @@ export interface Vertex {
   watermark_ms: number | null;
   state_rows: number | null;
   state_bytes: number | null;
+  skew: number | null;
+  skew_of: string | null;
   details: Record<string, unknown>;
 }
 

@@ -146,13 +146,13 @@ function Tasks({ data }: { data: CheckpointStatistics }) {
     { key: "end", head: "Duration", title: "from the trigger until its snapshot was taken", width: 82, end: true, sort: ([, task]) => task.end_to_end_duration, cell: ([, task]) => duration(task.end_to_end_duration) },
     { key: "delay", head: "Start delay", title: "from the trigger to its cut", width: 92, end: true, sort: ([, task]) => task.start_delay, cell: ([, task]) => duration(task.start_delay) },
     { key: "alignment", head: "Alignment", title: "from the first barrier on an input to its cut", width: 88, end: true, sort: ([, task]) => task.alignment.duration, cell: ([, task]) => duration(task.alignment.duration) },
-    { key: "ack", head: "Acknowledged", title: "when its snapshot was taken", width: 108, end: true, sort: ([, task]) => task.latest_ack_timestamp, cell: ([, task]) => <Time ms={task.latest_ack_timestamp} /> },
     { key: "sync", head: "Sync", width: 72, end: true, sort: ([, task]) => task.checkpoint.sync, cell: ([, task]) => duration(task.checkpoint.sync) },
     { key: "async", head: "Async", width: 76, end: true, sort: ([, task]) => task.checkpoint.async, cell: ([, task]) => duration(task.checkpoint.async) },
     { key: "full", head: "Full", width: 82, end: true, sort: ([, task]) => task.state_size, cell: ([, task]) => bytes(task.state_size) },
     { key: "new", head: "New", width: 82, end: true, sort: ([, task]) => task.checkpointed_size, cell: ([, task]) => bytes(task.checkpointed_size) },
     { key: "flight", head: "In flight", width: 80, end: true, sort: ([, task]) => task.persisted_data, cell: ([, task]) => bytes(task.persisted_data) },
     { key: "files", head: "Files", width: 56, end: true, sort: ([, task]) => task.files, cell: ([, task]) => count(task.files) },
+    { key: "ack", head: "Acknowledged", title: "when its snapshot was taken", width: 108, end: true, sort: ([, task]) => task.latest_ack_timestamp, cell: ([, task]) => <Time ms={task.latest_ack_timestamp} /> },
   ];
   return (
     <Card title="By task" aside={<Legend />} tight>

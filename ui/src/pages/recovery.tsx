@@ -304,7 +304,7 @@ function restartColumns(jid: string, scale: number, open: (position: string) => 
       width: 220,
       grow: 3,
       cell: (one) => (
-        <button type="button" class="link cut" title={`${one.cause}: the stack trace, and how long each part took`} onClick={() => open(one.position)}>
+        <button type="button" class="link cause" title={`${one.cause}: the stack trace, and how long each part took`} onClick={() => open(one.position)}>
           {one.cause}
         </button>
       ),

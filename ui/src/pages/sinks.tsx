@@ -99,7 +99,7 @@ const TRANSACTIONS: Column<SinkFigures>[] = [
   { key: "recovered", head: "Recovered", title: "of those: pre-committed by an earlier generation", width: 88, end: true, sort: (one) => one.recovered_commits, cell: (one) => count(one.recovered_commits) },
   { key: "failed", head: "Failed tries", title: "of pre-commits, and of commits; the latter are tried again", width: 96, end: true, sort: (one) => one.failed_pre_commits + one.failed_commits, cell: (one) => `${count(one.failed_pre_commits)}, ${count(one.failed_commits)}` },
   { key: "abandoned", head: "Given up", title: "by name, by somebody", width: 80, end: true, sort: (one) => one.abandoned, cell: (one) => count(one.abandoned) },
-  { key: "took", head: "Mean pre-commit, commit", width: 170, end: true, cell: (one) => `${mean(one.pre_commits_ms, one.pre_commits)}, ${mean(one.commits_ms, one.committed)}` },
+  { key: "took", head: "Mean times", title: "of a pre-commit, of a commit", width: 130, end: true, cell: (one) => `${mean(one.pre_commits_ms, one.pre_commits)}, ${mean(one.commits_ms, one.committed)}` },
 ];
 
 /** What was published with each checkpoint, and what is in doubt. */

@@ -6,7 +6,7 @@ import { Badge, Empty, Facts, None, Tag, type Tone } from "../parts/basics";
 import { RatioBar } from "../parts/bars";
 import { Drawer } from "../parts/dialog";
 import { GuaranteeBadge, TaskBadge } from "../parts/states";
-import { Watermark } from "./overview";
+import { Skew, Watermark } from "./overview";
 
 const LEVELS: Readonly<Record<string, readonly [Tone, string]>> = {
   ok: ["ok", "at most 10 % of the time"],
@@ -72,12 +72,22 @@ function Figures({ task }: { task: Vertex }) {
           { name: "Run", title: "how often its query was started in this generation", value: count(task.run) },
         ]}
       />
-      <h3>State</h3>
+      <h3>State and partitions</h3>
       <Facts
         facts={[
           { name: "Partitions", value: task.parallelism === null ? <None why="no state, or not known yet" /> : count(task.parallelism) },
           { name: "Rows", value: count(task.state_rows) },
           { name: "Size", value: bytes(task.state_bytes) },
+          {
+            name: "Skew",
+            title: "the largest partition by the mean, of the source or the state that is most uneven",
+            value: (
+              <>
+                <Skew task={task} />
+                {task.skew_of !== null && <span class="quiet"> of {task.skew_of}</span>}
+              </>
+            ),
+          },
         ]}
       />
       {Object.keys(task.lag).length > 0 && (
