@@ -24,6 +24,7 @@ from headgate.redact import redact
 from headgate.store.jobstore import JobStore
 from headgate.task import partitions
 
+MAINTENANCE = "spark.sql.streaming.stateStore.maintenanceInterval"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TRACE_LINES_MAX = 200
 LINE_CHARACTERS_MAX = 500
@@ -52,7 +53,8 @@ def describe(
             **{name: getattr(settings, name) for name in CHECKPOINTING},
             "storage": redact(store.uri),
             "state_backend": backend.name,
-            "changelog": backend.conf.get(CHANGELOG, "false").lower() == "true",
+            "changelog": _has_changelog(backend.conf),
+            "materialization_ms": _materialization_ms(backend.conf),
             "working_directory": None if root == store.local_root else str(root),
         },
         "configuration": {
@@ -88,6 +90,16 @@ def trace_of(error: BaseException) -> str:
         half = TRACE_LINES_MAX // 2
         lines = [*lines[:half], f"... {len(lines) - 2 * half} lines are left out ...", *lines[-half:]]
     return redact("\n".join(lines))
+
+
+def _has_changelog(conf: Mapping[str, str]) -> bool:
+    return conf.get(CHANGELOG, "false").lower() == "true"
+
+
+def _materialization_ms(conf: Mapping[str, str]) -> int | None:
+    """How often it is looked whether changes are to become a snapshot. None without changes."""
+    interval = conf.get(MAINTENANCE, "")
+    return int(interval.removesuffix("ms")) if _has_changelog(conf) and interval.endswith("ms") else None
 
 
 def _strategy(settings: Settings) -> str:

@@ -101,11 +101,13 @@ def task_details(one: LineView, task: str, parts: Sequence[LineView]) -> Data:
             "index": each["partition"],
             "operator": each["operator"],
             "status": "completed" if done else "pending_or_failed",
+            "checkpointed_size": each["new_bytes"],
             "state_size": each["bytes"],
         }
         for each in parts
     ]
-    summary = summarise({"state_size": sorted(each["state_size"] for each in partitions)})
+    sizes = {name: [each[name] for each in partitions] for name in ("checkpointed_size", "state_size")}
+    summary = summarise({name: sorted(each for each in all_of if each is not None) for name, all_of in sizes.items()})
     return {**task_statistics(one, task), "summary": summary, "subtasks": partitions}
 
 
@@ -133,6 +135,7 @@ def config(described: LineView | None) -> Data | None:
         "checkpoint_storage": known["storage"],
         "state_backend": known["state_backend"],
         "state_changelog_enabled": known["changelog"],
+        "changelog_periodic_materialization_interval": known.get("materialization_ms"),
         "num_retained": known["num_retained"],
         "max_batches_ahead": known["max_batches_ahead"],
         "working_directory": known["working_directory"],

@@ -118,6 +118,8 @@ class Features(AnswerModel):
     """Whether jobs that have ended are shown (`headgate server`)."""
     web_submit: bool = Field(alias="web-submit")
     """Always false: jobs are started with `headgate run`."""
+    web_rescale: bool = Field(alias="web-rescale")
+    """Always false: a job keeps its number of state partitions."""
 
 
 class DashboardConfiguration(AnswerModel):
@@ -193,6 +195,12 @@ class VertexMetrics(AnswerModel):
     write_records: int | None = Field(alias="write-records")
     read_bytes: int | None = Field(alias="read-bytes")
     write_bytes: int | None = Field(alias="write-bytes")
+    accumulated_backpressured_time: int | None = Field(alias="accumulated-backpressured-time")
+    """How long its batches have waited for its readers."""
+    accumulated_busy_time: int | None = Field(alias="accumulated-busy-time")
+    """What its batches that are over took besides."""
+    accumulated_idle_time: int | None = Field(alias="accumulated-idle-time")
+    """How long its runs were up without a batch at work. What failed batches took is in it."""
 
 
 class Vertex(AnswerModel):
@@ -203,6 +211,11 @@ class Vertex(AnswerModel):
     """Its operators and sinks, in the order of the data."""
     status: TaskStatus
     phase: TaskPhase
+    start_time: int | None = Field(alias="start-time")
+    """When its last run was up. Only the process that runs the job knows."""
+    end_time: int | None = Field(alias="end-time")
+    """When that was over: the task has finished, or is to run again. Null while it runs."""
+    duration: int | None
     parallelism: int | None
     """How many partitions its state has. Null without state, or before it is known."""
     run: int | None
@@ -389,6 +402,8 @@ class JobDetails(JobSummary):
     now: int
     leader: str | None
     generation: int | None
+    timestamps: dict[str, int]
+    """When it was last in each of its states, since its process began; by Flink's words."""
     uptime: int | None
     vertices: list[Vertex]
     status_counts: dict[str, int] = Field(alias="status-counts")
@@ -401,6 +416,19 @@ class JobDetails(JobSummary):
     last_failure: LastFailure | None
     stalled: list[str]
     """What stands still, and where."""
+
+
+class VertexParallelism(AnswerModel):
+    """Between how many partitions a task may have. They are fixed, so both are what it has."""
+
+    lowerBound: int | None  # noqa: N815 - Flink's name
+    upperBound: int | None  # noqa: N815 - Flink's name
+
+
+class VertexResourceRequirements(AnswerModel):
+    """What a task is to have."""
+
+    parallelism: VertexParallelism
 
 
 class JobStatus(AnswerModel):
@@ -610,6 +638,8 @@ class CheckpointConfig(AnswerModel):
     checkpoint_storage: str
     state_backend: str
     state_changelog_enabled: bool
+    changelog_periodic_materialization_interval: int | None
+    """How often Spark looks whether a snapshot of the state is due. Null without a changelog."""
     num_retained: int
     max_batches_ahead: int | None
     working_directory: str | None
@@ -621,11 +651,15 @@ class PartitionStatistics(AnswerModel):
     index: int
     operator: str | None
     status: Literal["completed", "pending_or_failed"]
+    checkpointed_size: int | None
+    """Of files that the kept checkpoint before it does not name. Null if none is kept before it."""
     state_size: int
 
 
 class PartitionsSummary(AnswerModel):
     """Over the partitions."""
+
+    checkpointed_size: StatsSummary
 
     state_size: StatsSummary
 

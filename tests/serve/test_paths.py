@@ -107,7 +107,8 @@ def test_what_is_there_is_of_its_type(busy: Job, web: Web) -> None:
             assert path.endswith("openapi.json")
             continue
         kind: Any = getattr(models, named[1])
-        adapter = TypeAdapter(list[kind] if answer.startswith("list of") else kind)
+        whole = {"list of": list[kind], "map of": dict[str, kind]}.get(answer.partition(" `")[0], kind)
+        adapter: TypeAdapter[Any] = TypeAdapter(whole)
         known = adapter.validate_python(said.data, strict=False)
         assert adapter.dump_python(known, mode="json", by_alias=True) == said.data, (
             f"{path}: nothing is there beside it"
@@ -245,6 +246,41 @@ def test_what_failed_and_what_was_done_about_it(busy: Job, web: Web) -> None:
     newest = web.get("/v1/jobs/orders/events?limit=2")
     assert [each["event"] for each in newest["events"]] == ["restart", "task-started"]
     assert newest["next_before"] == newest["events"][0]["position"]
+
+
+def test_exceptions_are_told_by_their_labels(busy: Job, web: Web) -> None:
+    assert busy.server is not None
+
+    def found(labels: str) -> int:
+        answer = web.get(f"/v1/jobs/orders/exceptions?failureLabelFilter={labels}")
+        return len(answer["exceptionHistory"]["entries"])
+
+    assert (found("class:external"), found("class:external,level:task,run:1")) == (1, 1)
+    assert (found("class:user"), found("class:external,level:job"), found("")) == (0, 0, 1)
+    said = web.ask("GET", "/v1/jobs/orders/exceptions?failureLabelFilter=external")
+    assert (said.code, "such as class:user" in said.errors[0]) == (400, True)
+
+
+def test_a_task_has_as_many_partitions_as_its_state_and_no_choice(job: Job, web: Web) -> None:
+    assert job.server is not None
+    bounds = {"lowerBound": 4, "upperBound": 4}
+    assert web.get("/v1/jobs/orders/resource-requirements") == {"a": {"parallelism": bounds}}
+
+
+def test_a_task_says_since_when_it_runs_and_the_job_when_it_was_in_which_state(job: Job, web: Web) -> None:
+    begun_ms = job.core.now_ms
+    job.core.wait(1_500)
+    [vertex] = web.get("/v1/jobs/orders")["vertices"]
+    assert (vertex["start-time"], vertex["end-time"]) == (begun_ms, None)
+    assert vertex["duration"] >= 1_500
+    assert vertex["metrics"]["accumulated-idle-time"] >= 1_500
+    details = web.get("/v1/jobs/orders")
+    assert details["timestamps"] == {"INITIALIZING": begun_ms, "RUNNING": begun_ms}
+    figures = {each["id"]: each["value"] for each in web.get("/v1/jobs/orders/metrics")}
+    assert figures["downtime"] == 0
+    assert figures["runningTime"] == figures["runningTimeTotal"] >= 1_500
+    assert figures["restartingTime"] is None
+    assert figures["lastCheckpointRestoreTimestamp"] is None
 
 
 def test_the_plan_and_the_settings_are_those_that_were_written_down(job: Job, web: Web) -> None:

@@ -45,8 +45,9 @@ def test_every_word_for_the_state_of_a_job_has_flinks() -> None:
 
 
 def test_the_figures_of_a_task_are_taken_by_name_and_others_handed_on() -> None:
-    [vertex] = shapes.vertices(VIEW, DESCRIBED)
-    assert vertex["metrics"] == {"read-records": 11, "write-records": 12, "read-bytes": None, "write-bytes": None}
+    [vertex] = shapes.vertices(VIEW, DESCRIBED, 0)
+    counted = {name: vertex["metrics"][name] for name in ("read-records", "write-records", "read-bytes", "write-bytes")}
+    assert counted == {"read-records": 11, "write-records": 12, "read-bytes": None, "write-bytes": None}
     assert (vertex["busy_ratio"], vertex["backpressure-level"], vertex["details"]) == (0.25, "high", {"gc_ms": 5})
     metrics = {each["id"]: each["value"] for each in shapes.vertex_metrics(vertex)}
     assert (metrics["busyTimeMsPerSecond"], metrics["currentInputWatermark"], metrics["lag"]) == (250.0, 99, 2)
@@ -58,12 +59,22 @@ def test_the_skew_of_a_task_is_that_of_its_most_uneven_part() -> None:
     sources = [{"source": "orders", "skew": 1.2}, {"source": "b.0", "skew": None}]
     operators = [{"operator": 0, "skew": 3.25}, {"operator": 1, "skew": 2.0}]
     task = {**VIEW["tasks"][0], "sources": sources, "state_operators": operators}
-    [vertex] = shapes.vertices({**VIEW, "tasks": [task]}, DESCRIBED)
+    [vertex] = shapes.vertices({**VIEW, "tasks": [task]}, DESCRIBED, 0)
     assert (vertex["skew"], vertex["skew_of"]) == (3.25, "state 0")
-    [vertex] = shapes.vertices({**VIEW, "tasks": [{**task, "state_operators": []}]}, DESCRIBED)
+    [vertex] = shapes.vertices({**VIEW, "tasks": [{**task, "state_operators": []}]}, DESCRIBED, 0)
     assert (vertex["skew"], vertex["skew_of"]) == (1.2, "orders")
-    [vertex] = shapes.vertices(VIEW, DESCRIBED)
+    [vertex] = shapes.vertices(VIEW, DESCRIBED, 0)
     assert (vertex["skew"], vertex["skew_of"]) == (None, None)
+
+
+def test_a_task_that_waits_for_its_next_run_says_when_the_last_one_ended() -> None:
+    task = {**VIEW["tasks"][0], "run_started_ms": 40, "run_ended_ms": None, "batches_ms": 30, "idle_ms": 9}
+    [vertex] = shapes.vertices({**VIEW, "tasks": [task]}, DESCRIBED, 100)
+    assert (vertex["start-time"], vertex["end-time"], vertex["duration"]) == (40, None, 60)
+    spent = [vertex["metrics"][f"accumulated-{name}-time"] for name in ("backpressured", "busy", "idle")]
+    assert spent == [7, 23, 9]
+    [vertex] = shapes.vertices({**VIEW, "tasks": [{**task, "run_ended_ms": 70}]}, DESCRIBED, 100)
+    assert (vertex["start-time"], vertex["end-time"], vertex["duration"]) == (40, 70, 30)
 
 
 def test_sparks_own_ui_is_linked_while_the_job_runs_and_has_it_on() -> None:
@@ -82,12 +93,12 @@ def test_backpressure_in_a_word_is_flinks(ratio: float | None, word: str | None)
 
 
 def test_a_job_that_has_not_run_yet_shows_the_tasks_of_its_plan() -> None:
-    found = shapes.vertices({**VIEW, "tasks": []}, DESCRIBED)
+    found = shapes.vertices({**VIEW, "tasks": []}, DESCRIBED, 0)
     assert [(each["id"], each["status"], each["batch"]) for each in found] == [
         ("a", "CANCELED", -1),
         ("b", "CANCELED", -1),
     ]
-    assert shapes.vertices({**VIEW, "tasks": []}, None) == []
+    assert shapes.vertices({**VIEW, "tasks": []}, None, 0) == []
 
 
 def test_when_a_job_ended_is_when_it_was_last_heard_of() -> None:
@@ -132,13 +143,21 @@ def test_a_task_that_took_no_snapshot_was_done_with_its_cut() -> None:
 
 
 def test_state_partitions_are_shown_with_what_they_come_to() -> None:
-    parts = [{"operator": "sums", "partition": index, "bytes": size} for index, size in ((0, 10), (2, 20))]
+    sizes = ((0, 10, 2), (2, 20, 5))
+    parts = [
+        {"operator": "sums", "partition": index, "bytes": size, "new_bytes": fresh} for index, size, fresh in sizes
+    ]
     found = checkpoints.task_details(one(state="completed", tasks={"a": {"total_bytes": 30}}), "a", parts)
     assert [(each["index"], each["operator"], each["state_size"]) for each in found["subtasks"]] == [
         (0, "sums", 10),
         (2, "sums", 20),
     ]
+    assert [each["checkpointed_size"] for each in found["subtasks"]] == [2, 5]
     assert found["summary"]["state_size"]["avg"] == 15
+    assert found["summary"]["checkpointed_size"]["max"] == 5
+    alone = checkpoints.task_details(one(tasks={"a": {}}), "a", [{**parts[0], "new_bytes": None}])
+    assert alone["subtasks"][0]["checkpointed_size"] is None
+    assert alone["summary"]["checkpointed_size"]["max"] is None
     assert checkpoints.task_details(one(tasks={"a": {}}), "a", [])["summary"]["state_size"]["avg"] is None
 
 

@@ -93,12 +93,12 @@ def test_a_task_with_uneven_partitions_says_so_in_the_graph_the_table_and_its_dr
 ) -> None:
     _, address = world("busy")
     page = open_page(f"{address}/jobs/orders")
-    expect(page.locator(".node-skew")).to_have_text("skew 3.2×")
+    expect(page.locator(".node-skew")).to_have_text("skew 3.2x")
     expect(page.locator(".node.task", has=page.locator(".node-skew"))).to_contain_text("enriched")
     table = page.get_by_role("table", name="Tasks")
-    expect(table.get_by_role("row").filter(has_text="user-windows")).to_contain_text("1.6×")
+    expect(table.get_by_role("row").filter(has_text="user-windows")).to_contain_text("1.6x")
     page.locator(".node.task", has=page.locator(".node-skew")).click()
-    expect(page.get_by_role("complementary")).to_contain_text("Skew3.2× of state 0")
+    expect(page.get_by_role("complementary")).to_contain_text("Skew3.2x of state 0")
 
 
 def test_sparks_own_ui_is_linked_or_how_to_switch_it_on_is_told(world: Served, open_page: Opened) -> None:

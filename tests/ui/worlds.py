@@ -12,7 +12,16 @@ from tests.ui.world import Data, Task, World, blank
 
 def busy(now_ms: int) -> World:
     tasks = (
-        Task("orders", ("orders", "parsed"), sources=("orders",), rate=18_400, busy=0.52, pressed=0.08, late_s=0.25, skew=1.08),
+        Task(
+            "orders",
+            ("orders", "parsed"),
+            sources=("orders",),
+            rate=18_400,
+            busy=0.52,
+            pressed=0.08,
+            late_s=0.25,
+            skew=1.08,
+        ),
         Task("customers", ("customers",), sources=("customers",), rate=310, busy=0.07, pressed=0.0, late_s=0.25),
         Task(
             "enriched",

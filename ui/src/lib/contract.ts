@@ -26,6 +26,7 @@ export interface CheckpointConfig {
   checkpoint_storage: string;
   state_backend: string;
   state_changelog_enabled: boolean;
+  changelog_periodic_materialization_interval: number | null;
   num_retained: number;
   max_batches_ahead: number | null;
   working_directory: string | null;
@@ -198,6 +199,7 @@ export interface Features {
   "web-cancel": boolean;
   "web-history": boolean;
   "web-submit": boolean;
+  "web-rescale": boolean;
 }
 
 export interface FlameGraph {
@@ -244,6 +246,7 @@ export interface JobDetails extends JobSummary {
   now: number;
   leader: string | null;
   generation: number | null;
+  timestamps: Record<string, number>;
   uptime: number | null;
   vertices: Vertex[];
   "status-counts": Record<string, number>;
@@ -430,10 +433,12 @@ export interface PartitionStatistics {
   index: number;
   operator: string | null;
   status: "completed" | "pending_or_failed";
+  checkpointed_size: number | null;
   state_size: number;
 }
 
 export interface PartitionsSummary {
+  checkpointed_size: StatsSummary;
   state_size: StatsSummary;
 }
 
@@ -677,6 +682,9 @@ export interface Vertex {
   name: string;
   status: "CREATED" | "INITIALIZING" | "RUNNING" | "FINISHED" | "CANCELED";
   phase: "starting" | "running" | "restarting" | "stopped" | "finished";
+  "start-time": number | null;
+  "end-time": number | null;
+  duration: number | null;
   parallelism: number | null;
   run: number | null;
   batch: number;
@@ -714,6 +722,18 @@ export interface VertexMetrics {
   "write-records": number | null;
   "read-bytes": number | null;
   "write-bytes": number | null;
+  "accumulated-backpressured-time": number | null;
+  "accumulated-busy-time": number | null;
+  "accumulated-idle-time": number | null;
+}
+
+export interface VertexParallelism {
+  lowerBound: number | null;
+  upperBound: number | null;
+}
+
+export interface VertexResourceRequirements {
+  parallelism: VertexParallelism;
 }
 
 export interface WaitingTask {

@@ -94,7 +94,7 @@ const UNEVEN = 2;
 
 /** The largest partition by the mean. */
 export function skew(value: Maybe): string {
-  return known(value) ? `${short(Math.round(value * 10) / 10)}×` : NONE;
+  return known(value) ? `${short(Math.round(value * 10) / 10)}x` : NONE;
 }
 
 export function isUneven(value: Maybe): boolean {

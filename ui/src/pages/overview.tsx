@@ -166,6 +166,8 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
   { key: "state-size", head: "State", title: "of its operators", width: 80, end: true, sort: (task) => task.state_bytes, cell: (task) => bytes(task.state_bytes) },
   { key: "skew", head: "Skew", title: "the largest partition by the mean, of the source or the state that is most uneven", width: 60, end: true, sort: (task) => task.skew, cell: (task) => <Skew task={task} /> },
   { key: "parallelism", head: "Partitions", title: "of its state", width: 76, end: true, sort: (task) => task.parallelism, cell: (task) => count(task.parallelism) },
+  { key: "since", head: "Since", title: "when its last run was up", width: 84, end: true, sort: (task) => task["start-time"], cell: (task) => <Time ms={task["start-time"]} /> },
+  { key: "for", head: "For", title: "how long its last run has been up", width: 88, end: true, sort: (task) => task.duration, cell: (task) => duration(wholeSeconds(task.duration)) },
   { key: "run", head: "Run", title: "how often its query was started in this generation", width: 48, end: true, sort: (task) => task.run, cell: (task) => count(task.run) },
 ];
 
@@ -181,6 +183,11 @@ export function Skew({ task }: { task: Vertex }) {
 export function Watermark({ ms }: { ms: number | null }) {
   if (ms !== null && ms > 8.64e15 / 2) return <Tag title="all windows are closed">end of time</Tag>;
   return <Time ms={ms} />;
+}
+
+/** It changes once a second. */
+export function wholeSeconds(ms: number | null): number | null {
+  return ms === null ? null : Math.floor(ms / 1000) * 1000;
 }
 
 function lagOf(task: Vertex): number | null {

@@ -2,11 +2,11 @@
 
 import type { PlanNode, Vertex } from "../lib/contract";
 import { bytes, count, duration, percent, rate } from "../lib/format";
-import { Badge, Empty, Facts, None, Tag, type Tone } from "../parts/basics";
+import { Badge, Empty, Facts, None, Tag, Time, type Tone } from "../parts/basics";
 import { RatioBar } from "../parts/bars";
 import { Drawer } from "../parts/dialog";
 import { GuaranteeBadge, TaskBadge } from "../parts/states";
-import { Skew, Watermark } from "./overview";
+import { Skew, Watermark, wholeSeconds } from "./overview";
 
 const LEVELS: Readonly<Record<string, readonly [Tone, string]>> = {
   ok: ["ok", "at most 10 % of the time"],
@@ -56,6 +56,11 @@ function Figures({ task }: { task: Vertex }) {
             ),
           },
           { name: "Waited for readers", title: "since the process began", value: duration(task.wait_ms) },
+          { name: "Was busy", title: "what its batches took besides, since the process began", value: duration(wholeSeconds(task.metrics["accumulated-busy-time"])) },
+          { name: "Was idle", title: "without a batch at work, since the process began", value: duration(wholeSeconds(task.metrics["accumulated-idle-time"])) },
+          { name: "Up since", title: "its last run", value: <Time ms={task["start-time"]} /> },
+          { name: "Up for", value: duration(wholeSeconds(task.duration)) },
+          task["end-time"] === null ? null : { name: "Ended", title: "its last run", value: <Time ms={task["end-time"]} /> },
         ]}
       />
       <h3>Data</h3>
