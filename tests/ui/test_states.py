@@ -1,11 +1,14 @@
 """States that are hard to bring about, from recorded answers: nothing there, very much there, nobody there."""
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.ui.answers import Recorded
 from tests.ui.conftest import WAIT_MS, Opened
+from tests.ui.timing import load
 
 expect.set_options(timeout=WAIT_MS)
 Served = Callable[[str], tuple[Recorded, str]]
@@ -241,14 +244,37 @@ def test_200_tasks_are_drawn_and_only_rows_that_can_be_seen_are_in_the_page(worl
     expect(table.get_by_role("row").nth(1)).to_contain_text(max(rates, key=rates.__getitem__))
 
 
-def test_a_long_history_is_loaded_as_one_scrolls_and_stays_small_in_the_page(world: Served, open_page: Opened) -> None:
+def test_10000_checkpoints_leave_the_page_as_small_as_the_first_200(world: Served, open_page: Opened) -> None:
     _, address = world("busy")
     page = open_page(f"{address}/jobs/sensors/checkpoints/history")
     table = page.get_by_role("table", name="Checkpoints, the newest first")
     expect(table).to_have_attribute("aria-rowcount", "201")
-    for loaded in (401, 601, 801, 1001):
-        table.evaluate("box => { box.scrollTop = box.scrollHeight }")
-        expect(table).to_have_attribute("aria-rowcount", str(loaded))
+    size = "document.getElementsByTagName('*').length"
+    small = page.evaluate(size)
+    load(page, 10_000)
+    expect(table).to_have_attribute("aria-rowcount", "10001")
     assert table.get_by_role("row").count() < 100
+    assert page.evaluate(size) < 1.5 * small
     table.evaluate("box => { box.scrollTop = box.scrollHeight }")
-    expect(table.get_by_role("link", name="85401", exact=True)).to_be_visible()
+    expect(table.get_by_role("link", name="76401", exact=True)).to_be_visible()
+    table.evaluate("box => { box.scrollTop = box.scrollHeight / 2 }")
+    expect(table.get_by_role("link", name="81400", exact=True)).to_be_visible()
+    assert table.get_by_role("row").count() < 100
+
+
+@pytest.mark.parametrize(("name", "job", "tasks"), [("busy", "orders", 5), ("large", "large", 200)])
+def test_the_first_view_asks_for_little_however_large_the_job_is(
+    world: Served, open_page: Opened, name: str, job: str, tasks: int
+) -> None:
+    recorded, address = world(name)
+    recorded.stands_at = 6.0
+    page = open_page("about:blank")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    page.goto(f"{address}/jobs/{job}")
+    expect(page.locator(".node.task")).to_have_count(tasks)
+    expect(page.get_by_role("img", name="Duration of checkpoints")).to_be_visible()
+    files = [path for path in asked if not path.startswith("/v1/")]
+    assert sorted(files) == sorted(["/", "/app.css", "/app.js", "/icon.svg", "/theme.js"])
+    questions = sorted(path.removeprefix("/v1/") for path in asked if path.startswith("/v1/"))
+    assert questions == ["config", *(f"jobs/{job}/{what}" for what in ("checkpoints", "operations", "stream"))]

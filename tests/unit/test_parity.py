@@ -146,7 +146,11 @@ def test_every_field_that_is_the_same_is_in_the_rest_api() -> None:
     known = set(re.findall(r"^    (\w+):|alias=\"([\w-]+)\"", models, re.MULTILINE))
     names = {name for pair in known for name in pair if name}
     same = [row["flink"] for row in rows("REST fields") if row["mark"] == "same"]
-    named = {path for flink in same for path in re.findall(r"`([\w.\[\]<>-]+)`", flink)} - {"get", "maxExceptions", "failureLabelFilter"}
+    named = {path for flink in same for path in re.findall(r"`([\w.\[\]<>-]+)`", flink)} - {
+        "get",
+        "maxExceptions",
+        "failureLabelFilter",
+    }
     parts = {part for path in named for part in re.sub(r"\[\]|\.<key>", "", path).split(".")}
     assert len(parts) > 60
     assert parts - names == set()

@@ -157,7 +157,7 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
   },
   { key: "state", head: "State", width: 100, sort: (task) => task.phase, cell: (task) => <TaskBadge task={task} /> },
   { key: "busy", head: "Busy", title: "busy, backpressured (hatched), idle", width: 80, grow: 1, sort: (task) => task.busy_ratio, cell: (task) => <RatioBar task={task} /> },
-  { key: "rate", head: "Rows", width: 100, end: true, sort: (task) => task.rows_per_s, cell: (task) => rate(task.rows_per_s) },
+  { key: "rate", head: "Rows", width: 108, end: true, sort: (task) => task.rows_per_s, cell: (task) => rate(task.rows_per_s) },
   { key: "read", head: "Read", title: "records since its process began", width: 66, end: true, sort: (task) => task.metrics["read-records"], cell: (task) => compact(task.metrics["read-records"]) },
   { key: "written", head: "Written", title: "records since its process began", width: 66, end: true, sort: (task) => task.metrics["write-records"], cell: (task) => compact(task.metrics["write-records"]) },
   { key: "lag", head: "Lag", title: "batches behind, on the channel that is furthest behind", width: 56, end: true, sort: (task) => lagOf(task), cell: (task) => count(lagOf(task)) },
@@ -166,9 +166,9 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
   { key: "state-size", head: "State", title: "of its operators", width: 80, end: true, sort: (task) => task.state_bytes, cell: (task) => bytes(task.state_bytes) },
   { key: "skew", head: "Skew", title: "the largest partition by the mean, of the source or the state that is most uneven", width: 60, end: true, sort: (task) => task.skew, cell: (task) => <Skew task={task} /> },
   { key: "parallelism", head: "Partitions", title: "of its state", width: 76, end: true, sort: (task) => task.parallelism, cell: (task) => count(task.parallelism) },
-  { key: "since", head: "Since", title: "when its last run was up", width: 84, end: true, sort: (task) => task["start-time"], cell: (task) => <Time ms={task["start-time"]} /> },
-  { key: "for", head: "For", title: "how long its last run has been up", width: 88, end: true, sort: (task) => task.duration, cell: (task) => duration(wholeSeconds(task.duration)) },
   { key: "run", head: "Run", title: "how often its query was started in this generation", width: 48, end: true, sort: (task) => task.run, cell: (task) => count(task.run) },
+  { key: "for", head: "For", title: "how long its last run has been up", width: 88, end: true, sort: (task) => task.duration, cell: (task) => duration(wholeSeconds(task.duration)) },
+  { key: "since", head: "Since", title: "when its last run was up", width: 130, end: true, sort: (task) => task["start-time"], cell: (task) => <Time ms={task["start-time"]} /> },
 ];
 
 export function Skew({ task }: { task: Vertex }) {
