@@ -96,6 +96,13 @@ class JobPast:
         parts = record.tasks if isinstance(record, CompletedCheckpoint) else ()
         return frozenset(name for part in parts if part.task == task for name in part.files)
 
+    def metadata_bytes(self, number: int) -> int | None:
+        """How large the record of a checkpoint is. None if it is not kept any more."""
+        try:
+            return self._store.record_bytes(CheckpointId(number))
+        except Missing:
+            return None
+
     def counts(self) -> dict[str, int]:
         """How many checkpoints there are, by what became of them."""
         kept = self._kept()

@@ -227,9 +227,11 @@ def vertex_metrics(vertex: LineView) -> list[Data]:
     )
 
 
-def job_metrics(view: LineView, counts: LineView, last: LineView | None, restored_ms: int | None) -> list[Data]:
-    """The figures of a job. ``last`` is its newest completed checkpoint, as ``checkpoints.statistics`` tells it, and
-    ``restored_ms`` when it last went on from one.
+def job_metrics(
+    view: LineView, counts: LineView, last: LineView | None, restored_ms: int | None, metadata_bytes: int | None
+) -> list[Data]:
+    """The figures of a job. ``last`` is its newest completed checkpoint, as ``checkpoints.statistics`` tells it,
+    ``metadata_bytes`` the size of its record, and ``restored_ms`` when the job last went on from one.
     """
     known = last or {}
     restarts = view["restarts"]
@@ -247,6 +249,7 @@ def job_metrics(view: LineView, counts: LineView, last: LineView | None, restore
             "lastCheckpointRestoreTimestamp": restored_ms,
             "lastCheckpointSize": known.get("checkpointed_size"),
             "lastCheckpointFullSize": known.get("state_size"),
+            "lastCheckpointMetadataSize": metadata_bytes,
             "lastCheckpointPersistedData": known.get("persisted_data"),
             "totalNumberOfCheckpoints": counts["total"],
             "numberOfInProgressCheckpoints": counts["in_progress"],

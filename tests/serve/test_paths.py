@@ -307,4 +307,6 @@ def test_figures_that_are_asked_for_by_name_are_told_alone(busy: Job, web: Web) 
         {"id": "lastCompletedCheckpointId", "value": 2},
         {"id": "numberOfCompletedCheckpoints", "value": 2},
     ]
+    [size] = web.get("/v1/jobs/orders/metrics?get=lastCheckpointMetadataSize")
+    assert size["value"] > 100, "the record of the last checkpoint"
     assert {each["id"] for each in web.get("/v1/jobs/orders/vertices/a/metrics")} >= {"numRecordsIn", "lag"}

@@ -93,9 +93,10 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
             )
             counts = past.counts()
             _, restored = past.restored()
+            metadata = None if last is None else past.metadata_bytes(last["id"])
         newest_one = None if last is None else _statistics(job, view, last)
         restored_ms = None if restored is None else restored.get("at")
-        return chosen(shapes.job_metrics(view, counts, newest_one, restored_ms), get)
+        return chosen(shapes.job_metrics(view, counts, newest_one, restored_ms, metadata), get)
 
 
 def _one(job: ServedJob, number: int) -> LineView:
