@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from headgate.core.restart import FailureClass
 from headgate.serve import checkpoints, failures, shapes
 from headgate.view import job as views
+from tests.helpers import line
 from tests.serve.described import DESCRIBED
+from tests.view.test_recoveries import begin
+from tests.view.watched import watched
 
 VIEW: dict[str, Any] = {
     **views.status("orders", (), (), now_ms=0),
@@ -218,6 +222,26 @@ def test_a_restart_says_what_failed_how_long_it_restored_and_how_long_it_replaye
     assert (task["stacktrace"], job["stacktrace"]) == ("the trace of 100", "the trace of 200")
     assert (task["running_ms"], task["restore_ms"], task["replay_ms"]) == (115, 4, 7)
     assert (job["running_ms"], job["restore_ms"], job["replay_ms"]) == (220, 9, None), "it has not caught up yet"
+
+
+def test_what_a_recorder_writes_of_a_recovery_is_what_a_restart_says() -> None:
+    core = watched(line("a", "b"))
+    core.tell(core.committed("a", 0), core.entered("b", 0, 0))
+    core.tell(core.failed("b"))
+    core.wait(1_200)
+    core.tell(core.started("b"))
+    core.wait(40)
+    core.tell(core.committed("b", 0, 0))
+    core.tell(core.failed("a", FailureClass.INTERNAL))
+    core.wait(1_000)
+    begin(core)
+    core.wait(80)
+    core.start_all()
+    job, task = failures.restarts([(str(number), each) for number, each in enumerate(core.lines)])
+    assert (task["task"], task["delay_ms"], task["restore_ms"], task["replay_ms"]) == ("b", 1_000, 200, 40)
+    assert task["running_ms"] - task["failed_ms"] == 1_200
+    assert (job["level"], job["delay_ms"], job["restore_ms"], job["replay_ms"]) == ("job", 1_000, 80, None)
+    assert job["running_ms"] - job["failed_ms"] == 1_080
 
 
 def test_a_recovery_that_is_interrupted_leaves_its_times_to_nobody() -> None:
