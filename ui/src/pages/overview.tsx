@@ -143,7 +143,7 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
   {
     key: "name",
     head: "Task",
-    width: 150,
+    width: 130,
     grow: 3,
     sort: (task) => task.id,
     cell: (task) => (
@@ -156,18 +156,18 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
     ),
   },
   { key: "state", head: "State", width: 100, sort: (task) => task.phase, cell: (task) => <TaskBadge task={task} /> },
-  { key: "busy", head: "Busy", title: "busy, backpressured (hatched), idle", width: 80, grow: 1, sort: (task) => task.busy_ratio, cell: (task) => <RatioBar task={task} /> },
+  { key: "busy", head: "Busy", title: "busy, backpressured (hatched), idle", width: 72, grow: 1, sort: (task) => task.busy_ratio, cell: (task) => <RatioBar task={task} /> },
   { key: "rate", head: "Rows", width: 108, end: true, sort: (task) => task.rows_per_s, cell: (task) => rate(task.rows_per_s) },
   { key: "read", head: "Read", title: "records since its process began", width: 66, end: true, sort: (task) => task.metrics["read-records"], cell: (task) => compact(task.metrics["read-records"]) },
   { key: "written", head: "Written", title: "records since its process began", width: 66, end: true, sort: (task) => task.metrics["write-records"], cell: (task) => compact(task.metrics["write-records"]) },
-  { key: "lag", head: "Lag", title: "batches behind, on the channel that is furthest behind", width: 56, end: true, sort: (task) => lagOf(task), cell: (task) => count(lagOf(task)) },
-  { key: "batch", head: "Batch", title: "the last one that was committed", width: 72, end: true, sort: (task) => task.batch, cell: (task) => (task.batch < 0 ? "–" : count(task.batch)) },
+  { key: "lag", head: "Lag", title: "batches behind, on the channel that is furthest behind", width: 48, end: true, sort: (task) => lagOf(task), cell: (task) => count(lagOf(task)) },
+  { key: "batch", head: "Batch", title: "the last one that was committed", width: 64, end: true, sort: (task) => task.batch, cell: (task) => (task.batch < 0 ? "–" : count(task.batch)) },
   { key: "watermark", head: "Watermark", width: 84, end: true, sort: (task) => task.watermark_ms, cell: (task) => <Watermark ms={task.watermark_ms} /> },
   { key: "state-size", head: "State", title: "of its operators", width: 80, end: true, sort: (task) => task.state_bytes, cell: (task) => bytes(task.state_bytes) },
   { key: "skew", head: "Skew", title: "the largest partition by the mean, of the source or the state that is most uneven", width: 60, end: true, sort: (task) => task.skew, cell: (task) => <Skew task={task} /> },
   { key: "parallelism", head: "Partitions", title: "of its state", width: 76, end: true, sort: (task) => task.parallelism, cell: (task) => count(task.parallelism) },
+  { key: "for", head: "For", title: "how long its last run has been up", width: 104, end: true, sort: (task) => task.duration, cell: (task) => duration(wholeSeconds(task.duration)) },
   { key: "run", head: "Run", title: "how often its query was started in this generation", width: 48, end: true, sort: (task) => task.run, cell: (task) => count(task.run) },
-  { key: "for", head: "For", title: "how long its last run has been up", width: 88, end: true, sort: (task) => task.duration, cell: (task) => duration(wholeSeconds(task.duration)) },
   { key: "since", head: "Since", title: "when its last run was up", width: 130, end: true, sort: (task) => task["start-time"], cell: (task) => <Time ms={task["start-time"]} /> },
 ];
 

@@ -295,8 +295,8 @@ function whose(one: RestartInfo): string {
 
 function restartColumns(jid: string, scale: number, open: (position: string) => void): Column<RestartInfo>[] {
   return [
-    { key: "time", head: "Time", width: 160, cell: (one) => <Time ms={one.timestamp} /> },
-    { key: "level", head: "What", width: 150, grow: 1, cell: (one) => (one.level === "job" ? <strong>the whole job</strong> : <span class="cut">task {one.task}</span>) },
+    { key: "time", head: "Time", width: 130, cell: (one) => <Time ms={one.timestamp} /> },
+    { key: "level", head: "What", width: 130, grow: 1, cell: (one) => (one.level === "job" ? <strong>the whole job</strong> : <span class="cut">task {one.task}</span>) },
     { key: "class", head: "Class", width: 110, cell: (one) => (one.class ? <Tag title={CLASSES[one.class] ?? ""}>{one.class}</Tag> : <None />) },
     {
       key: "cause",
