@@ -11,7 +11,9 @@ from headgate.metrics.reading import (
     of_checkpoint_tasks,
     of_completed,
     of_sinks,
+    restored_at,
     stalled,
+    state_times,
     states,
     total,
 )
@@ -34,6 +36,48 @@ JOB = [
             ),
             ("job_generation", "The generation that runs", "", number("generation")),
             ("job_stalled", "Things that stand still", "", stalled),
+        ],
+    ),
+    *rows_of(
+        COUNTER,
+        ("state",),
+        [
+            (
+                "job_state_time_seconds_total",
+                "Time in each state, since this process began",
+                "<jobStatus>TimeTotal",
+                state_times("total_ms"),
+            )
+        ],
+    ),
+    *rows_of(
+        GAUGE,
+        ("state",),
+        [
+            (
+                "job_state_current_seconds",
+                "Time since the job came into the state that it is in, 0 for all others",
+                "<jobStatus>Time",
+                state_times("current_ms"),
+            )
+        ],
+    ),
+    *rows_of(
+        GAUGE,
+        (),
+        [
+            (
+                "job_downtime_seconds",
+                "Time for which the whole job has been going back, 0 while it runs",
+                "downtime",
+                number("downtime_ms", per=MS),
+            ),
+            (
+                "job_restored_timestamp_seconds",
+                "When this process last went on from a checkpoint, in seconds since 1970",
+                "lastCheckpointRestoreTimestamp",
+                restored_at,
+            ),
         ],
     ),
     *rows_of(

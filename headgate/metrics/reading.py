@@ -131,6 +131,23 @@ def states(facts: Facts) -> Iterator[Sample]:
         yield Sample((state,), float(facts.status["state"] == state))
 
 
+def state_times(name: str) -> ReadSamples:
+    """A time in each state that the job was in."""
+
+    def read(facts: Facts) -> Iterator[Sample]:
+        for state, spell in facts.status["states"].items():
+            if state in STATES:
+                yield Sample((state,), spell[name] / 1000)
+
+    return read
+
+
+def restored_at(facts: Facts) -> Iterator[Sample]:
+    """When the job last went on from a checkpoint."""
+    if facts.told.restored_at_ms is not None:
+        yield Sample((), facts.told.restored_at_ms / 1000)
+
+
 def of_completed(name: str, per: int = 1) -> ReadSamples:
     """A figure of the last checkpoint that this process has seen complete."""
 

@@ -28,6 +28,8 @@ class Told:
         self.restores: Counter[str] = Counter(dict.fromkeys(RECOVERIES, 0))
         self.restore_ms: dict[str, float] = {}
         self.replay_ms: dict[str, float] = {}
+        self.restored_at_ms: int | None = None
+        """When a generation last began from a checkpoint."""
         self.durations_ms = 0.0
         self.commit_retries = 0
         self.completed: LineView | None = None
@@ -51,6 +53,8 @@ class Told:
                 self.restarts[line["level"]] += 1
             case "task-failed":
                 self.failures[line["task"], line["class"]] += 1
+            case "generation" if line["base"] is not None:
+                self.restored_at_ms = line["at"]
             case "restored":
                 self.restores[line["level"]] += 1
                 self.restore_ms[line["level"]] = line["restore_ms"]

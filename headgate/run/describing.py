@@ -24,6 +24,7 @@ from headgate.redact import redact
 from headgate.store.jobstore import JobStore
 from headgate.task import partitions
 
+MAINTENANCE = "spark.sql.streaming.stateStore.maintenanceInterval"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TRACE_LINES_MAX = 200
 LINE_CHARACTERS_MAX = 500
@@ -52,13 +53,15 @@ def describe(
             **{name: getattr(settings, name) for name in CHECKPOINTING},
             "storage": redact(store.uri),
             "state_backend": backend.name,
-            "changelog": backend.conf.get(CHANGELOG, "false").lower() == "true",
+            "changelog": _has_changelog(backend.conf),
+            "materialization_ms": _materialization_ms(backend.conf),
             "working_directory": None if root == store.local_root else str(root),
         },
         "configuration": {
             "restart_strategy": _strategy(settings),
             "spark_conf": {name: _shown(name, value) for name, value in {**job.spark_conf, **conf}.items()},
             "master": redact(str(spark.sparkContext.master)),
+            "spark_ui": _address(spark.sparkContext.uiWebUrl),
             "cores": partitions.cores_of(spark),
             "state_backend": backend.name,
             "batch_interval_ms": job.batch_interval_ms,
@@ -89,11 +92,26 @@ def trace_of(error: BaseException) -> str:
     return redact("\n".join(lines))
 
 
+def _has_changelog(conf: Mapping[str, str]) -> bool:
+    return conf.get(CHANGELOG, "false").lower() == "true"
+
+
+def _materialization_ms(conf: Mapping[str, str]) -> int | None:
+    """How often it is looked whether changes are to become a snapshot. None without changes."""
+    interval = conf.get(MAINTENANCE, "")
+    return int(interval.removesuffix("ms")) if _has_changelog(conf) and interval.endswith("ms") else None
+
+
 def _strategy(settings: Settings) -> str:
     """The restart strategy in a line."""
     values = ", ".join(f"{name}={value}" for name, value in asdict(settings.restart).items())
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(settings.restart).__name__).lower()
     return f"{name}{': ' * bool(values)}{values}"
+
+
+def _address(url: str | None) -> str | None:
+    """Where Spark's own UI is, if it is on. What is no address of a page is left out: it becomes a link."""
+    return redact(url) if url is not None and url.startswith(("http://", "https://")) else None
 
 
 def _shown(name: str, value: object) -> str:

@@ -5,7 +5,7 @@ kept, the history what became of all of them.
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from headgate import layout
@@ -66,22 +66,46 @@ class JobPast:
 
     def partitions(self, number: int, task: str) -> list[Line]:
         """The state partitions of a task in a checkpoint, from its manifest; none of a checkpoint that is not kept."""
-        return self.all_partitions(number, task).get(task, [])
+        before = max((each for each in self._kept() if each < number), default=None)
+        known = None if before is None else self._files(before, task)
+        parts = self.all_partitions(number, task, known)
+        return parts.get(task, [])
 
-    def all_partitions(self, number: int, task: str | None = None) -> dict[str, list[Line]]:
-        """The same of all tasks that have any, or of one."""
+    def all_partitions(
+        self, number: int, task: str | None = None, known: Collection[str] | None = None
+    ) -> dict[str, list[Line]]:
+        """The same of all tasks that have any, or of one. ``known``: files that are not new; None if nobody knows."""
         try:
             record, extra = self._store.read_record(CheckpointId(number))
         except Missing:
             return {}
         parts = record.tasks if isinstance(record, CompletedCheckpoint) else ()
         table = tables_of([extra])
-        found = {part.task: _partitions(part, table) for part in parts if task in (None, part.task)}
+        found = {part.task: _partitions(part, table, known) for part in parts if task in (None, part.task)}
         return {name: lines for name, lines in found.items() if lines}
+
+    def _kept(self) -> list[CheckpointId]:
+        return [record.id for record in self._records if isinstance(record, CompletedCheckpoint)]
+
+    def _files(self, number: CheckpointId, task: str) -> Collection[str] | None:
+        """The files of a task in a checkpoint. None if it is not kept any more."""
+        try:
+            record, _ = self._store.read_record(number)
+        except Missing:
+            return None
+        parts = record.tasks if isinstance(record, CompletedCheckpoint) else ()
+        return frozenset(name for part in parts if part.task == task for name in part.files)
+
+    def metadata_bytes(self, number: int) -> int | None:
+        """How large the record of a checkpoint is. None if it is not kept any more."""
+        try:
+            return self._store.record_bytes(CheckpointId(number))
+        except Missing:
+            return None
 
     def counts(self) -> dict[str, int]:
         """How many checkpoints there are, by what became of them."""
-        kept = [record.id for record in self._records if isinstance(record, CompletedCheckpoint)]
+        kept = self._kept()
         counted, open_ids = self.history.counts(kept), self.history.unresolved(kept)
         there = view.checkpoints(self._records, self._held, self.history.lines_of(open_ids), open_ids)
         pending = sum(one["state"] == "pending" for one in there)
@@ -95,7 +119,7 @@ class JobPast:
 
     def newest(self) -> dict[str, Line | None]:
         """The newest checkpoint that completed, the newest savepoint that did, and the newest that failed."""
-        kept = [record.id for record in self._records if isinstance(record, CompletedCheckpoint)]
+        kept = self._kept()
         return {name: None if one is None else self.checkpoint(one) for name, one in self.history.newest(kept).items()}
 
     def restored(self) -> tuple[int, Line | None]:
@@ -158,18 +182,26 @@ class JobPast:
         return summary(self.history.figures())
 
 
-def _partitions(snapshot: TaskSnapshot, table: Mapping[str, FileFacts]) -> list[Line]:
+def _partitions(snapshot: TaskSnapshot, table: Mapping[str, FileFacts], known: Collection[str] | None) -> list[Line]:
     """The state partitions of a snapshot."""
     sizes: dict[tuple[int, int], int] = {}
+    fresh: dict[tuple[int, int], int] = {}
     for name in snapshot.files:
         place = layout.state_place(name)
         if place is not None:
             sizes[place] = sizes.get(place, 0) + table[name].size
+            if known is not None and name not in known:
+                fresh[place] = fresh.get(place, 0) + table[name].size
     # Spark numbers operators. Which is whose is certain where there is one for each that keeps state.
     operators = sorted({operator for operator, _ in sizes})
     uids = snapshot.stateful if len(operators) == len(snapshot.stateful) == 1 else operators
     names = {operator: str(uid) for operator, uid in zip(operators, uids, strict=True)}
     return [
-        {"operator": names[operator], "partition": partition, "bytes": size}
+        {
+            "operator": names[operator],
+            "partition": partition,
+            "bytes": size,
+            "new_bytes": None if known is None else fresh.get((operator, partition), 0),
+        }
         for (operator, partition), size in sorted(sizes.items())
     ]

@@ -58,7 +58,7 @@ async def details(job: ServedJob) -> dict[str, Any]:
 async def vertices(job: ServedJob) -> list[dict[str, Any]]:
     """The tasks of a job."""
     found, described = await quickly(job, lambda: (job.see(), job.described()))
-    return shapes.vertices(found.view, described)
+    return shapes.vertices(found.view, described, now_ms())
 
 
 def one_of(vertices: list[dict[str, Any]], task: str) -> Mapping[str, Any]:

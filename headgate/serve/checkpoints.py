@@ -62,13 +62,15 @@ def statistics(one: LineView, path: str | None, tasks: int | None = None, progre
 
 def task_statistics(one: LineView, task: str) -> Data:
     """One task's part in a checkpoint that completed."""
-    part = one["tasks"][task]
-    spans = [part.get(name) for name in ("start_delay_ms", "sync_ms", "async_ms")]
+    part, triggered_ms = one["tasks"][task], one.get("triggered_ms")
+    took_ms = _until_taken(part)
     return {
         "id": one["id"],
         "status": STATUSES[one["state"]],
-        "end_to_end_duration": None if None in spans else round(sum(span for span in spans if span is not None), 1),
+        "latest_ack_timestamp": None if triggered_ms is None or took_ms is None else triggered_ms + round(took_ms),
+        "end_to_end_duration": took_ms,
         "start_delay": part.get("start_delay_ms"),
+        "snapshot_start": part.get("snapshot_start_ms"),
         "alignment": {"duration": part.get("alignment_ms"), "persisted": part.get("in_flight_bytes")},
         "checkpoint": {"sync": part.get("sync_ms"), "async": part.get("async_ms")},
         "checkpointed_size": part.get("new_bytes"),
@@ -80,6 +82,17 @@ def task_statistics(one: LineView, task: str) -> Data:
     }
 
 
+def _until_taken(part: LineView) -> float | None:
+    """How long it took from the trigger until a task's snapshot was taken. It begins when the task gets to it, which
+    may be long after its cut; a task that had finished takes none.
+    """
+    cut_ms, begun_ms = part.get("start_delay_ms"), part.get("snapshot_start_ms", 0)
+    sync_ms, async_ms = part.get("sync_ms"), part.get("async_ms")
+    if cut_ms is None or sync_ms is None or async_ms is None:
+        return None
+    return float(round(max(cut_ms, begun_ms) + sync_ms + async_ms, 1))
+
+
 def task_details(one: LineView, task: str, parts: Sequence[LineView]) -> Data:
     """The same, with its state partitions as far as they are known."""
     done = one["state"] == "completed"
@@ -88,11 +101,13 @@ def task_details(one: LineView, task: str, parts: Sequence[LineView]) -> Data:
             "index": each["partition"],
             "operator": each["operator"],
             "status": "completed" if done else "pending_or_failed",
+            "checkpointed_size": each["new_bytes"],
             "state_size": each["bytes"],
         }
         for each in parts
     ]
-    summary = summarise({"state_size": sorted(each["state_size"] for each in partitions)})
+    sizes = {name: [each[name] for each in partitions] for name in ("checkpointed_size", "state_size")}
+    summary = summarise({name: sorted(each for each in all_of if each is not None) for name, all_of in sizes.items()})
     return {**task_statistics(one, task), "summary": summary, "subtasks": partitions}
 
 
@@ -120,6 +135,7 @@ def config(described: LineView | None) -> Data | None:
         "checkpoint_storage": known["storage"],
         "state_backend": known["state_backend"],
         "state_changelog_enabled": known["changelog"],
+        "changelog_periodic_materialization_interval": known.get("materialization_ms"),
         "num_retained": known["num_retained"],
         "max_batches_ahead": known["max_batches_ahead"],
         "working_directory": known["working_directory"],

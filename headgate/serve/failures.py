@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.view.history import LineView
+from headgate.view.recoveries import START
 
 Data = dict[str, Any]
 Placed = tuple[str, LineView]
 """An event, and its position."""
 
 EXCEPTIONS = ("task-failed", "restart")
-RESTARTS = ("task-failed", "restart", "generation", "task-started")
+RESTARTS = ("task-failed", "restart", "generation", "task-started", "restored", "caught-up")
 """Events of which these are told."""
 
 
@@ -45,27 +46,37 @@ def root(view: LineView) -> Data | None:
 
 
 def restarts(lines: Sequence[Placed]) -> list[Data]:
-    """Restarts: what they answer, what the job went back to, and when there was work again."""
+    """Restarts: what they answer, what the job went back to, when there was work again, and what that took.
+
+    A recovery that another failure interrupts has no ``restored`` of its own: the next one has.
+    """
     found: list[Data] = []
-    failed_ms: dict[object, object] = {}
+    failed: dict[object, LineView] = {}
     waiting: dict[object, Data] = {}
     """Restarts after which nothing has run yet: by task, and that of the whole job by None."""
+    recovering: dict[object, Data] = {}
+    """Restarts that are not known to be over, by the same."""
     back = False
     for position, line in lines:
         task, at = line.get("task"), line.get("at")
         match line.get("event"):
             case "task-failed":
-                failed_ms[task] = at
+                failed[task] = line
             case "restart":
-                found.append(_restart(position, line, failed_ms.pop(task, at)))
-                waiting[None if line.get("level") == "job" else task] = found[-1]
-                back = False
+                found.append(_restart(position, line, failed.pop(task, None)))
+                key = None if line.get("level") == "job" else task
+                waiting[key], back = found[-1], False
+                recovering = {None: found[-1]} if key is None else {**recovering, key: found[-1]}
             case "generation" if None in waiting:
                 waiting[None]["checkpoint"], back = line.get("base"), True
             case "task-started":
                 for each in (task, *([None] if back else [])):
                     if each in waiting:
                         waiting.pop(each)["running_ms"] = at
+            case "restored" if line.get("level") != START and task in recovering:
+                recovering[task].update(running_ms=at, restore_ms=line.get("restore_ms"))
+            case "caught-up" if task in recovering:
+                recovering.pop(task)["replay_ms"] = line.get("replay_ms")
             case _:
                 pass
     return found[::-1]
@@ -89,16 +100,19 @@ def _exception(position: str, line: LineView, said: object, labels: Mapping[str,
     }
 
 
-def _restart(position: str, line: LineView, failed_ms: object) -> Data:
+def _restart(position: str, line: LineView, failed: LineView | None) -> Data:
     return {
         "timestamp": line.get("at"),
         "level": line.get("level"),
         "task": line.get("task"),
         "cause": str(line.get("cause") or ""),
         "class": line.get("class"),
+        "stacktrace": None if failed is None else failed.get("trace"),
         "delay_ms": line.get("delay_ms"),
-        "failed_ms": failed_ms,
+        "failed_ms": line.get("at") if failed is None else failed.get("at"),
         "running_ms": None,
+        "restore_ms": None,
+        "replay_ms": None,
         "checkpoint": None,
         "position": position,
     }

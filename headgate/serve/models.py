@@ -118,6 +118,8 @@ class Features(AnswerModel):
     """Whether jobs that have ended are shown (`headgate server`)."""
     web_submit: bool = Field(alias="web-submit")
     """Always false: jobs are started with `headgate run`."""
+    web_rescale: bool = Field(alias="web-rescale")
+    """Always false: a job keeps its number of state partitions."""
 
 
 class DashboardConfiguration(AnswerModel):
@@ -193,6 +195,12 @@ class VertexMetrics(AnswerModel):
     write_records: int | None = Field(alias="write-records")
     read_bytes: int | None = Field(alias="read-bytes")
     write_bytes: int | None = Field(alias="write-bytes")
+    accumulated_backpressured_time: int | None = Field(alias="accumulated-backpressured-time")
+    """How long its batches have waited for its readers."""
+    accumulated_busy_time: int | None = Field(alias="accumulated-busy-time")
+    """What its batches that are over took besides."""
+    accumulated_idle_time: int | None = Field(alias="accumulated-idle-time")
+    """How long its runs were up without a batch at work. What failed batches took is in it."""
 
 
 class Vertex(AnswerModel):
@@ -203,6 +211,11 @@ class Vertex(AnswerModel):
     """Its operators and sinks, in the order of the data."""
     status: TaskStatus
     phase: TaskPhase
+    start_time: int | None = Field(alias="start-time")
+    """When its last run was up. Only the process that runs the job knows."""
+    end_time: int | None = Field(alias="end-time")
+    """When that was over: the task has finished, or is to run again. Null while it runs."""
+    duration: int | None
     parallelism: int | None
     """How many partitions its state has. Null without state, or before it is known."""
     run: int | None
@@ -223,6 +236,10 @@ class Vertex(AnswerModel):
     watermark_ms: int | None
     state_rows: int | None
     state_bytes: int | None
+    skew: float | None
+    """The largest partition by the mean of all, of the source or the state that is most uneven: 1 if all are alike."""
+    skew_of: str | None
+    """Which that is: a source by its uid, or `state N` by the number of the operator."""
     details: dict[str, Any]
     """What else its process tells of it, as in `headgate status --json`."""
 
@@ -349,6 +366,35 @@ class JobPlan(AnswerModel):
     plan: JobGraph
 
 
+class SinkFigures(AnswerModel):
+    """What a sink owes now, and what it has done since the process began."""
+
+    sink: str
+    task: str
+    open_batches: int | None
+    """Batches in the open transaction: committed by the task, and not pre-committed yet."""
+    pre_committed: int
+    """Transactions that wait for their checkpoint to complete."""
+    due: int
+    """Transactions that are to be committed."""
+    in_doubt: int
+    """Of those: left by an earlier generation, or their commit has failed and may or may not have had its effect."""
+    abandoned: int
+    """Transactions that somebody gave up by name."""
+    full: bool
+    """A batch waits until something is committed."""
+    pre_commits: int
+    failed_pre_commits: int
+    pre_commits_ms: float
+    """What those that went through took, in sum."""
+    committed: int
+    recovered_commits: int
+    """Of those: pre-committed by an earlier generation."""
+    failed_commits: int
+    """Tries that failed. Each is followed by another."""
+    commits_ms: float
+
+
 class JobDetails(JobSummary):
     """All that a page on one job begins with."""
 
@@ -356,14 +402,33 @@ class JobDetails(JobSummary):
     now: int
     leader: str | None
     generation: int | None
+    timestamps: dict[str, int]
+    """When it was last in each of its states, since its process began; by Flink's words."""
     uptime: int | None
     vertices: list[Vertex]
     status_counts: dict[str, int] = Field(alias="status-counts")
     plan: JobGraph
+    sinks: list[SinkFigures]
+    """What each sink owes, and has done. Only a job that runs tells."""
+    spark_ui: str | None
+    """Where Spark's own UI is, if the job runs and has it on (`spark.ui.enabled`)."""
     in_progress: list[CheckpointProgress]
     last_failure: LastFailure | None
     stalled: list[str]
     """What stands still, and where."""
+
+
+class VertexParallelism(AnswerModel):
+    """Between how many partitions a task may have. They are fixed, so both are what it has."""
+
+    lowerBound: int | None  # noqa: N815 - Flink's name
+    upperBound: int | None  # noqa: N815 - Flink's name
+
+
+class VertexResourceRequirements(AnswerModel):
+    """What a task is to have."""
+
+    parallelism: VertexParallelism
 
 
 class JobStatus(AnswerModel):
@@ -427,10 +492,14 @@ class TaskCheckpointStatistics(AnswerModel):
 
     id: int
     status: Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+    latest_ack_timestamp: int | None
+    """When its snapshot was taken."""
     end_to_end_duration: float | None
     """From the trigger until its snapshot was taken."""
     start_delay: int | None
     """From the trigger to its cut."""
+    snapshot_start: float | None
+    """From the trigger until its snapshot began, which may be later than its cut."""
     alignment: CheckpointAlignment
     checkpoint: CheckpointPhases
     checkpointed_size: int | None
@@ -569,6 +638,8 @@ class CheckpointConfig(AnswerModel):
     checkpoint_storage: str
     state_backend: str
     state_changelog_enabled: bool
+    changelog_periodic_materialization_interval: int | None
+    """How often Spark looks whether a snapshot of the state is due. Null without a changelog."""
     num_retained: int
     max_batches_ahead: int | None
     working_directory: str | None
@@ -580,11 +651,15 @@ class PartitionStatistics(AnswerModel):
     index: int
     operator: str | None
     status: Literal["completed", "pending_or_failed"]
+    checkpointed_size: int | None
+    """Of files that the kept checkpoint before it does not name. Null if none is kept before it."""
     state_size: int
 
 
 class PartitionsSummary(AnswerModel):
     """Over the partitions."""
+
+    checkpointed_size: StatsSummary
 
     state_size: StatsSummary
 
@@ -661,11 +736,18 @@ class RestartInfo(AnswerModel):
     task: str | None
     cause: str
     failure_class: str | None = Field(alias="class")
+    stacktrace: str | None
+    """Of what it answers, if one was recorded."""
     delay_ms: int | None
+    """How long the restart strategy waits."""
     failed_ms: int | None
-    """When what it answers had failed."""
+    """When what it answers was taken in. How long it took to be noticed is recorded nowhere."""
     running_ms: int | None
     """When the task, or all tasks, ran again. Null while they do not."""
+    restore_ms: int | None
+    """From the end of the delay until then. Null also if another failure came between."""
+    replay_ms: int | None
+    """From then until all batches that had begun before were committed again."""
     checkpoint: int | None
     """What the job went back to, for level job."""
     position: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.core.ids import NO_BATCH
 from headgate.view.history import LineView
+from headgate.view.job import LIVE
 
 Data = dict[str, Any]
 
@@ -43,7 +44,7 @@ LOW, HIGH = 0.1, 0.5
 KNOWN = (
     *("task", "state", "run", "batch", "lag", "rows", "rows_per_s", "wait_ms", "batch_rows"),
     *("busy_ratio", "idle_ratio", "backpressured_ratio", "watermark_ms", "state_rows", "state_bytes"),
-    *("rows_in", "rows_out", "bytes_in", "bytes_out"),
+    *("rows_in", "rows_out", "bytes_in", "bytes_out", "run_started_ms", "run_ended_ms", "idle_ms"),
 )
 """What is read of a task of a status, by name. All else is handed on as it is."""
 
@@ -92,7 +93,7 @@ def summary(jid: str, view: LineView, storage: str, now_ms: int, *, live: bool) 
 
 def details(jid: str, view: LineView, described: LineView | None, storage: str, now_ms: int, *, live: bool) -> Data:
     """All that a page on one job begins with."""
-    known = vertices(view, described)
+    known = vertices(view, described, now_ms)
     counts: dict[str, int] = {}
     for vertex in known:
         counts[vertex["status"]] = counts.get(vertex["status"], 0) + 1
@@ -103,10 +104,13 @@ def details(jid: str, view: LineView, described: LineView | None, storage: str, 
         "now": now_ms,
         "leader": view["leader"],
         "generation": view["generation"],
+        "timestamps": {STATES[name]: spell["entered_ms"] for name, spell in view.get("states", {}).items()},
         "uptime": view["uptime_ms"] if live else None,
         "vertices": known,
         "status-counts": counts,
         "plan": plan(jid, view["job"], described),
+        "sinks": [{"open_batches": None, **sink} for sink in view["sinks"]],
+        "spark_ui": ((described or {}).get("configuration") or {}).get("spark_ui") if live else None,
         "in_progress": [
             {**each, "waiting": [name for name in names if name not in each["acknowledged"]]}
             for each in view.get("in_progress", ())
@@ -119,25 +123,31 @@ def details(jid: str, view: LineView, described: LineView | None, storage: str, 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def vertices(view: LineView, described: LineView | None) -> list[Data]:
+def vertices(view: LineView, described: LineView | None, now_ms: int) -> list[Data]:
     """The tasks of a job. One that has no checkpoint yet and does not run has those of its plan."""
     planned = {node["id"]: node for node in _planned(described).get("tasks", ())}
     tasks = view["tasks"] or [
         {"task": name, "state": "stopped", "run": None, "batch": NO_BATCH, "lag": {}} for name in planned
     ]
     partitions = _planned(described).get("state_partitions")
-    return [_vertex(task, planned.get(task["task"]), partitions) for task in tasks]
+    return [_vertex(task, planned.get(task["task"]), partitions, now_ms) for task in tasks]
 
 
-def _vertex(task: LineView, planned: LineView | None, partitions: int | None) -> Data:
+def _vertex(task: LineView, planned: LineView | None, partitions: int | None, now_ms: int) -> Data:
     stateful = planned is not None and any(part["stateful"] for part in planned["operators"])
     uids = [] if planned is None else [part["uid"] for part in (*planned["operators"], *planned["sinks"])]
     rows_in = task.get("rows_in")
+    skew, skew_of = _skew(task)
+    started, ended = task.get("run_started_ms"), task.get("run_ended_ms")
+    waited, batches = task.get("wait_ms"), task.get("batches_ms")
     return {
         "id": task["task"],
         "name": " -> ".join(uids) or task["task"],
         "status": STATUSES[task["state"]],
         "phase": task["state"],
+        "start-time": started,
+        "end-time": ended,
+        "duration": None if started is None else (now_ms if ended is None else ended) - started,
         "parallelism": partitions if stateful else None,
         "run": task["run"],
         "batch": task["batch"],
@@ -146,6 +156,9 @@ def _vertex(task: LineView, planned: LineView | None, partitions: int | None) ->
             "write-records": task.get("rows_out"),
             "read-bytes": task.get("bytes_in"),
             "write-bytes": task.get("bytes_out"),
+            "accumulated-backpressured-time": waited,
+            "accumulated-busy-time": None if waited is None or batches is None else max(0, batches - waited),
+            "accumulated-idle-time": task.get("idle_ms"),
         },
         "rows_per_s": task.get("rows_per_s"),
         "lag": dict(task["lag"]),
@@ -158,8 +171,17 @@ def _vertex(task: LineView, planned: LineView | None, partitions: int | None) ->
         "watermark_ms": task.get("watermark_ms"),
         "state_rows": task.get("state_rows"),
         "state_bytes": task.get("state_bytes"),
+        "skew": skew,
+        "skew_of": skew_of,
         "details": {name: value for name, value in task.items() if name not in KNOWN},
     }
+
+
+def _skew(task: LineView) -> tuple[float | None, str | None]:
+    """What of a task is most uneven, and how much."""
+    parts = [(each["skew"], str(each["source"])) for each in task.get("sources", ())]
+    parts += [(each["skew"], f"state {each['operator']}") for each in task.get("state_operators", ())]
+    return max((part for part in parts if part[0] is not None), default=(None, None))
 
 
 def level(ratio: float | None) -> str | None:
@@ -205,21 +227,29 @@ def vertex_metrics(vertex: LineView) -> list[Data]:
     )
 
 
-def job_metrics(view: LineView, counts: LineView, last: LineView | None) -> list[Data]:
-    """The figures of a job. ``last`` is its newest completed checkpoint, as ``checkpoints.statistics`` tells it."""
+def job_metrics(
+    view: LineView, counts: LineView, last: LineView | None, restored_ms: int | None, metadata_bytes: int | None
+) -> list[Data]:
+    """The figures of a job. ``last`` is its newest completed checkpoint, as ``checkpoints.statistics`` tells it,
+    ``metadata_bytes`` the size of its record, and ``restored_ms`` when the job last went on from one.
+    """
     known = last or {}
     restarts = view["restarts"]
     return _metrics(
         {
             "uptime": view["uptime_ms"],
+            "downtime": view.get("downtime_ms"),
+            **_state_times(view),
             "numRestarts": sum(restarts.values()),
             "fullRestarts": restarts["job"],
             "taskRestarts": restarts["task"],
             "lastCompletedCheckpointId": known.get("id"),
             "lastCheckpointDuration": known.get("end_to_end_duration"),
             "lastCheckpointCompletedTimestamp": known.get("latest_ack_timestamp"),
+            "lastCheckpointRestoreTimestamp": restored_ms,
             "lastCheckpointSize": known.get("checkpointed_size"),
             "lastCheckpointFullSize": known.get("state_size"),
+            "lastCheckpointMetadataSize": metadata_bytes,
             "lastCheckpointPersistedData": known.get("persisted_data"),
             "totalNumberOfCheckpoints": counts["total"],
             "numberOfInProgressCheckpoints": counts["in_progress"],
@@ -227,6 +257,16 @@ def job_metrics(view: LineView, counts: LineView, last: LineView | None) -> list
             "numberOfFailedCheckpoints": counts["failed"],
         }
     )
+
+
+def _state_times(view: LineView) -> dict[str, int | None]:
+    """How long the job is in each state, and was in all, under Flink's names."""
+    times: dict[str, int | None] = {}
+    for word in LIVE:
+        spell = view.get("states", {}).get(word, {})
+        times[f"{STATES[word].lower()}Time"] = spell.get("current_ms")
+        times[f"{STATES[word].lower()}TimeTotal"] = spell.get("total_ms")
+    return times
 
 
 def _metrics(figures: Mapping[str, float | int | None]) -> list[Data]:

@@ -218,6 +218,10 @@ class JobStore(Folder):
             raise BadStorage(f"{where} holds the record of id {record.id}: put back the one that belongs there")
         return record, extra
 
+    def record_bytes(self, number: CheckpointId) -> int:
+        """How large the record of an id is. ``Missing`` if there is none."""
+        return len(self.read(_record_path(number)))
+
     def create_record(self, record: Record, extra: Mapping[str, object]) -> Record | None:
         """Create a record if its id is free. None: it is created; otherwise the record that has the id.
 

@@ -10,6 +10,7 @@ terminal, so a command, a web page and a test all show the same.
 ``busy``         what part of late a task was busy, backpressured, idle
 ``figures``      those and others of each task: counts, rates, watermarks, state, lag
 ``sinks``        what the sinks have committed, and owe
+``states``       how long the job was in which state
 ``recoveries``   how long each part of a recovery took
 ``history``      lines of history into what they say about a job's latest execution
 ``job``          status and checkpoints: of a job that runs, and of one that does not

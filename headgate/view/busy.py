@@ -107,6 +107,10 @@ class Busy:
         busy = min(1.0 - backpressured, max(0.0, busy_ms / window_ms))
         return round(busy, 3), round(max(0.0, 1 - busy - backpressured), 3), round(backpressured, 3)
 
+    def under_way_ms(self, now_ms: int) -> int:
+        """How long ago the batch in the hook came there; 0 if none is."""
+        return 0 if self._now is None else now_ms - self._now[1].since_ms
+
     def _add(self, since_ms: int, until_ms: int, *, backpressured: bool = False) -> None:
         """Share a span out over the seconds that it is in, as far as the window goes back."""
         first = max(since_ms // BUCKET_MS, until_ms // BUCKET_MS - BUCKETS + 1)

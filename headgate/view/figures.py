@@ -93,6 +93,10 @@ class _Figures:
     state: StateSizes | None = None
     python_ratio: float | None = None
     busy: Busy = field(default_factory=Busy)
+    run_started_ms: int | None = None
+    run_ended_ms: int | None = None
+    up_ms: int = 0
+    """How long runs before this one were up."""
     samples: deque[tuple[int, dict[str, int | None]]] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
 
 
@@ -168,7 +172,17 @@ class Figures:
 
     def began(self, now_ms: int, task: TaskId) -> None:
         """A run of a task is up."""
-        self._of(task).busy.began(now_ms)
+        self.stopped(now_ms, task)
+        figures = self._of(task)
+        figures.busy.began(now_ms)
+        figures.run_started_ms, figures.run_ended_ms = now_ms, None
+
+    def stopped(self, now_ms: int, task: TaskId) -> None:
+        """The run of a task that was up is over, if one was."""
+        figures = self._of(task)
+        if figures.run_started_ms is not None and figures.run_ended_ms is None:
+            figures.run_ended_ms = now_ms
+            figures.up_ms += now_ms - figures.run_started_ms
 
     def entered(self, now_ms: int, task: TaskId, batch: Batch) -> None:
         """A batch has come to the hook."""
@@ -204,6 +218,9 @@ class Figures:
             "batch_rows": figures.batch_rows,
             **{name: figures.counts[name] for name in MOVING},
             **{f"{name}_per_s": _rate(figures, now_ms, name) for name in MOVING},
+            "run_started_ms": figures.run_started_ms,
+            "run_ended_ms": figures.run_ended_ms,
+            "idle_ms": _idle_ms(figures, now_ms),
             "batches": figures.batches,
             "batches_ms": figures.batches_ms,
             "batch_ms": None if last is None else last.took_ms,
@@ -263,6 +280,14 @@ def _rate(figures: _Figures, now_ms: int, name: str) -> float | None:
     since_ms, counts = figures.samples[0]
     now = figures.counts[name]
     return None if now is None else round((now - (counts[name] or 0)) * 1000 / (now_ms - since_ms), 1)
+
+
+def _idle_ms(figures: _Figures, now_ms: int) -> int | None:
+    """For how long runs were up and no batch was at work, as far as is known. None if no run has been up."""
+    if figures.run_started_ms is None:
+        return None
+    up_ms = figures.up_ms + (now_ms - figures.run_started_ms if figures.run_ended_ms is None else 0)
+    return max(0, up_ms - figures.batches_ms - figures.busy.under_way_ms(now_ms))
 
 
 def _sum(values: Any) -> int | None:

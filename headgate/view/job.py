@@ -17,6 +17,7 @@ from headgate.view import history as told
 from headgate.view.figures import NOT_KNOWN, Figures
 from headgate.view.history import JobExecution, Line
 from headgate.view.sinks import Sinks
+from headgate.view.states import States, downtime_ms
 
 CRASHED = "crashed"
 """No ending, and no process: the next run goes on from the last checkpoint."""
@@ -33,18 +34,22 @@ TOTALS = ("total_bytes", "new_bytes", "in_flight_bytes", "files")
 
 
 def running_status(
-    job: str, state: JobState, now_ms: int, execution: JobExecution, figures: Figures, sinks: Sinks
+    job: str, state: JobState, now_ms: int, execution: JobExecution, figures: Figures, sinks: Sinks, states: States
 ) -> Line:
     """The status of a job that this process runs."""
     last = state.retained.completed[-1] if state.retained.completed else None
+    word = state_of(state)
+    spells = states.of(now_ms, word)
     return {
         "job": job,
-        "state": _state(state),
+        "state": word,
         "text": execution.ended.get("text") if execution.ended else None,
         "leader": state.leadership.leader or None,
         "generation": None if state.leadership.generation == NO_GENERATION else state.leadership.generation,
         "started_ms": execution.started_ms,
         "uptime_ms": None if execution.started_ms is None else now_ms - execution.started_ms,
+        "downtime_ms": downtime_ms(spells, word),
+        "states": spells,
         "tasks": [_running_task(state, name, task, figures, now_ms) for name, task in state.execution.tasks.items()],
         "sinks": sinks.of(state),
         "pending": [pending.id for pending in state.checkpoints.pending],
@@ -88,6 +93,8 @@ def status(
         "generation": tail.generation if tail else None,
         "started_ms": execution.started_ms,
         "uptime_ms": uptime,
+        "downtime_ms": None,
+        "states": {},
         "tasks": [] if last is None else _stored_tasks(last),
         "sinks": [],
         "pending": [],
@@ -126,7 +133,8 @@ def checkpoints(
 # -- a job that runs -----------------------------------------------------------------------------------------------
 
 
-def _state(state: JobState) -> str:
+def state_of(state: JobState) -> str:
+    """The word for the state of a job that this process runs."""
     match state.phase:
         case Phase.RUNNING:
             return "running"

@@ -22,9 +22,10 @@ from headgate.run.loop import Observation
 from headgate.view.batches import report
 from headgate.view.figures import Figures
 from headgate.view.history import JobExecution, Line
-from headgate.view.job import running_status
+from headgate.view.job import running_status, state_of
 from headgate.view.recoveries import Recoveries
 from headgate.view.sinks import Sinks
+from headgate.view.states import States
 from headgate.view.timing import Timing
 
 PROGRESS = "progress"
@@ -42,6 +43,7 @@ class Recorder:
         self._timing = Timing()
         self._figures = Figures()
         self._sinks = Sinks()
+        self._states = States()
         self._recoveries = Recoveries()
         self._progress_ms: int | None = None
         self._gave_up: str | None = None
@@ -61,6 +63,8 @@ class Recorder:
             found = list(self._stepped(now_ms, event, before, after, effects))
             self._follow(now_ms, event, before, after, effects)
             found += self._recoveries.watch(now_ms, found, before, after)
+            if before.phase is not after.phase:
+                self._states.take(now_ms, state_of(after))
         lines: list[Line] = [{"at": now_ms, **_without_secrets(line)} for line in found]
         for line in lines:
             self._execution.take(line)
@@ -72,7 +76,7 @@ class Recorder:
 
     def status(self, now_ms: int, state: JobState) -> Line:
         """The status of the job. May be asked from any thread: nothing that grows meanwhile is walked over."""
-        seen = running_status(self._job, state, now_ms, self._execution, self._figures, self._sinks)
+        seen = running_status(self._job, state, now_ms, self._execution, self._figures, self._sinks, self._states)
         return {**seen, "stalled": list(self._stalls.values())}
 
     # -- what was measured -------------------------------------------------------------------------------------------
@@ -159,6 +163,8 @@ class Recorder:
                 was = before.execution.tasks.get(name)
                 if task.started and (was is None or not was.started or was.run != task.run):
                     self._figures.began(now_ms, name)
+                if task.ended or not task.started:
+                    self._figures.stopped(now_ms, name)
 
     def _failed(self, event: Event, before: JobState, after: JobState) -> Iterator[Line]:
         """A failure that the core took in, and what it decided."""

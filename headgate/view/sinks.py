@@ -67,9 +67,12 @@ class Sinks:
 
     def _line(self, state: JobState, name: SinkId, sink: SinkState) -> Line:
         counts = self._counts.get(name) or _Counts()
+        owner = state.graph.owner[name]
+        task = state.execution.tasks.get(owner)
         return {
             "sink": name,
-            "task": state.graph.owner[name],
+            "task": owner,
+            "open_batches": None if task is None else max(0, task.boundary.batch - sink.pre_committed_through),
             "pre_committed": len(sink.pre_committed),
             "due": len(sink.due),
             "in_doubt": sum(

@@ -1,5 +1,6 @@
 """What is written down of a job for those who look at it later."""
 
+from headgate import state_backend
 from headgate.core.restart import ExponentialDelay, NoRestart
 from headgate.core.settings import Settings
 from headgate.run import describing
@@ -43,6 +44,18 @@ def test_settings_of_spark_are_shown_without_secrets() -> None:
     assert describing._shown("spark.sql.shuffle.partitions", 4) == "4"
     assert describing._shown("spark.hadoop.fs.s3a.secret.key", "hunter2") == "***"
     assert "hunter2" not in describing._shown("spark.url", "https://anna:hunter2@host/")
+
+
+def test_the_address_of_sparks_ui_is_told_if_it_is_one() -> None:
+    assert describing._address("http://driver.example.org:4040") == "http://driver.example.org:4040"
+    assert describing._address(None) is None
+    assert describing._address("javascript:alert(1)") is None
+
+
+def test_how_often_changes_become_a_snapshot_is_told_where_there_are_changes() -> None:
+    assert describing._materialization_ms(state_backend.rocksdb(maintenance_interval="90s").conf) == 90_000
+    assert describing._materialization_ms(state_backend.rocksdb(incremental=False).conf) is None
+    assert describing._materialization_ms({}) is None
 
 
 def test_a_restart_strategy_is_told_in_a_line() -> None:

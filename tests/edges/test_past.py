@@ -253,9 +253,28 @@ def test_state_partitions_are_read_from_the_manifest_while_the_checkpoint_is_kep
     store.create_record(record, {"files": tables, "segments": {}})
     past = JobPast(store)
     assert past.partitions(3, "a") == [
-        {"operator": "a-op", "partition": 0, "bytes": 30},
-        {"operator": "a-op", "partition": 2, "bytes": 5},
+        {"operator": "a-op", "partition": 0, "bytes": 30, "new_bytes": None},
+        {"operator": "a-op", "partition": 2, "bytes": 5, "new_bytes": None},
     ]
     assert past.partitions(3, "b") == past.partitions(2, "a") == []
     store.delete_record(record.id)
     assert past.partitions(3, "a") == []
+
+
+def test_the_new_bytes_of_a_partition_are_those_that_the_kept_checkpoint_before_does_not_name(tmp_path: Path) -> None:
+    store = JobStore.open(LocalStore(tmp_path), "orders")
+    named = {
+        2: {"state/0/0/1.zip": 10, "state/0/1/1.zip": 8},
+        3: {"state/0/0/1.zip": 10, "state/0/0/2.zip": 4, "state/0/1/1.zip": 8},
+    }
+    for number, sizes in named.items():
+        record = completed(line("a"), number)
+        [part] = record.tasks
+        tables = {f"tasks/a/g1/{name}": [size, 0] for name, size in sizes.items()}
+        record = replace(record, tasks=(replace(part, files=tuple(tables)),))
+        store.create_record(record, {"files": tables, "segments": {}})
+    past = JobPast(store)
+    assert [each["new_bytes"] for each in past.partitions(3, "a")] == [4, 0]
+    assert [each["new_bytes"] for each in past.partitions(2, "a")] == [None, None], "nobody knows what was before"
+    store.delete_record(CheckpointId(2))
+    assert [each["new_bytes"] for each in past.partitions(3, "a")] == [None, None]

@@ -100,6 +100,17 @@ def test_times_are_in_seconds_and_sizes_in_bytes(seen: Mapping[str, Values]) -> 
     assert seen["headgate_rocksdb_load_seconds_total"]["windows", "0"] > 0
 
 
+def test_times_in_states_add_up_to_the_life_of_the_process(seen: Mapping[str, Values]) -> None:
+    core = eventful()
+    spent = seen["headgate_job_state_time_seconds_total"]
+    assert set(spent) == {("starting",), ("running",), ("restarting",)}
+    assert sum(spent.values()) == pytest.approx(core.now_ms / 1000)
+    current = seen["headgate_job_state_current_seconds"]
+    assert {state: seconds for state, seconds in current.items() if seconds} == {("running",): 0.61}
+    assert seen["headgate_job_downtime_seconds"] == {(): 0}
+    assert seen["headgate_job_restored_timestamp_seconds"] == {(): (core.now_ms - 610) / 1000}
+
+
 def test_rows_state_and_sinks_are_those_of_the_status(seen: Mapping[str, Values]) -> None:
     assert seen["headgate_task_rows_in_total"] == {("rows",): 600, ("windows",): 1200}
     assert seen["headgate_task_rows_out_total"] == {("rows",): 1200}
@@ -137,6 +148,8 @@ def test_no_metric_is_a_constant(seen: Mapping[str, Values]) -> None:
         **facts.status,
         "state": "restarting",
         "uptime_ms": None,
+        "downtime_ms": None,
+        "states": {},
         "generation": None,
         "last_checkpoint": None,
         "pending": [1, 2, 3],

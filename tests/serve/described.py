@@ -81,6 +81,7 @@ DESCRIBED: dict[str, Any] = {
         "storage": "file:///data/headgate/orders",
         "state_backend": "rocksdb",
         "changelog": True,
+        "materialization_ms": 60_000,
         "working_directory": None,
     },
     "configuration": {

@@ -107,7 +107,8 @@ def test_what_is_there_is_of_its_type(busy: Job, web: Web) -> None:
             assert path.endswith("openapi.json")
             continue
         kind: Any = getattr(models, named[1])
-        adapter = TypeAdapter(list[kind] if answer.startswith("list of") else kind)
+        whole = {"list of": list[kind], "map of": dict[str, kind]}.get(answer.partition(" `")[0], kind)
+        adapter: TypeAdapter[Any] = TypeAdapter(whole)
         known = adapter.validate_python(said.data, strict=False)
         assert adapter.dump_python(known, mode="json", by_alias=True) == said.data, (
             f"{path}: nothing is there beside it"
@@ -210,6 +211,22 @@ def test_a_checkpoint_under_way_shows_where_its_barrier_is(job: Job, web: Web) -
     assert web.get("/v1/jobs/orders")["in_progress"] == []
 
 
+def test_a_sink_says_what_it_owes_at_this_moment(job: Job, web: Web) -> None:
+    def owed() -> list[int]:
+        [sink] = web.get("/v1/jobs/orders")["sinks"]
+        return [sink[name] for name in ("open_batches", "pre_committed", "due", "committed")]
+
+    job.core.tell(job.core.committed("a", 0))
+    assert owed() == [1, 0, 0, 0]
+    job.core.ask()
+    job.core.make_ready(1)
+    assert owed() == [0, 1, 0, 0]
+    job.core.create()
+    assert owed() == [0, 0, 1, 0]
+    job.core.tell(job.core.visible(1))
+    assert owed() == [0, 0, 0, 1]
+
+
 def test_what_failed_and_what_was_done_about_it(busy: Job, web: Web) -> None:
     assert busy.server is not None
     [failed] = web.get("/v1/jobs/orders/exceptions")["exceptionHistory"]["entries"]
@@ -229,6 +246,41 @@ def test_what_failed_and_what_was_done_about_it(busy: Job, web: Web) -> None:
     newest = web.get("/v1/jobs/orders/events?limit=2")
     assert [each["event"] for each in newest["events"]] == ["restart", "task-started"]
     assert newest["next_before"] == newest["events"][0]["position"]
+
+
+def test_exceptions_are_told_by_their_labels(busy: Job, web: Web) -> None:
+    assert busy.server is not None
+
+    def found(labels: str) -> int:
+        answer = web.get(f"/v1/jobs/orders/exceptions?failureLabelFilter={labels}")
+        return len(answer["exceptionHistory"]["entries"])
+
+    assert (found("class:external"), found("class:external,level:task,run:1")) == (1, 1)
+    assert (found("class:user"), found("class:external,level:job"), found("")) == (0, 0, 1)
+    said = web.ask("GET", "/v1/jobs/orders/exceptions?failureLabelFilter=external")
+    assert (said.code, "such as class:user" in said.errors[0]) == (400, True)
+
+
+def test_a_task_has_as_many_partitions_as_its_state_and_no_choice(job: Job, web: Web) -> None:
+    assert job.server is not None
+    bounds = {"lowerBound": 4, "upperBound": 4}
+    assert web.get("/v1/jobs/orders/resource-requirements") == {"a": {"parallelism": bounds}}
+
+
+def test_a_task_says_since_when_it_runs_and_the_job_when_it_was_in_which_state(job: Job, web: Web) -> None:
+    begun_ms = job.core.now_ms
+    job.core.wait(1_500)
+    [vertex] = web.get("/v1/jobs/orders")["vertices"]
+    assert (vertex["start-time"], vertex["end-time"]) == (begun_ms, None)
+    assert vertex["duration"] >= 1_500
+    assert vertex["metrics"]["accumulated-idle-time"] >= 1_500
+    details = web.get("/v1/jobs/orders")
+    assert details["timestamps"] == {"INITIALIZING": begun_ms, "RUNNING": begun_ms}
+    figures = {each["id"]: each["value"] for each in web.get("/v1/jobs/orders/metrics")}
+    assert figures["downtime"] == 0
+    assert figures["runningTime"] == figures["runningTimeTotal"] >= 1_500
+    assert figures["restartingTime"] is None
+    assert figures["lastCheckpointRestoreTimestamp"] is None
 
 
 def test_the_plan_and_the_settings_are_those_that_were_written_down(job: Job, web: Web) -> None:
@@ -255,4 +307,6 @@ def test_figures_that_are_asked_for_by_name_are_told_alone(busy: Job, web: Web) 
         {"id": "lastCompletedCheckpointId", "value": 2},
         {"id": "numberOfCompletedCheckpoints", "value": 2},
     ]
+    [size] = web.get("/v1/jobs/orders/metrics?get=lastCheckpointMetadataSize")
+    assert size["value"] > 100, "the record of the last checkpoint"
     assert {each["id"] for each in web.get("/v1/jobs/orders/vertices/a/metrics")} >= {"numRecordsIn", "lag"}

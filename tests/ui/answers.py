@@ -64,7 +64,7 @@ class Recorded:
         )
 
     def config(self, *, reads: bool) -> Data:
-        features = {"web-cancel": not reads, "web-history": self.server, "web-submit": False}
+        features = {"web-cancel": not reads, "web-history": self.server, "web-submit": False, "web-rescale": False}
         return blank(
             models.DashboardConfiguration,
             **{"refresh-interval": 3000, "timezone-name": "UTC", "timezone-offset": 0, "headgate-version": "0.2.0"},
@@ -205,10 +205,11 @@ class Recorded:
                 operator=task.operators[-1],
                 status="completed",
                 state_size=round(part["state_size"] / 16 * (1 + (index % 5) / 9)),
+                checkpointed_size=round(part["checkpointed_size"] / 16 * (1 + (index % 3) / 7)),
             )
             for index in range(16 if task.stateful else 0)
         ]
-        figures = {"state_size": stats([row["state_size"] for row in rows])}
+        figures = {name: stats([row[name] for row in rows]) for name in ("checkpointed_size", "state_size")}
         return blank(models.TaskCheckpointDetails, **part, summary=figures, subtasks=rows)
 
     def events(self, world: World, asked: dict[str, list[str]]) -> Data:
@@ -426,6 +427,7 @@ CHECKPOINT_CONFIG = blank(
     checkpoint_storage="",
     state_backend="rocksdb",
     state_changelog_enabled=True,
+    changelog_periodic_materialization_interval=60_000,
     num_retained=3,
     max_batches_ahead=8,
     working_directory="/data/headgate/work",

@@ -49,6 +49,7 @@ OTHERS = {
     "restarting": ("busy", "/jobs/clicks"),
     "finished": ("busy", "/jobs/backfill-2025"),
     "idle": ("busy", "/jobs/sensors"),
+    "stuck-sinks": ("busy", "/jobs/clicks/sinks"),
     "no-jobs": ("none", "/"),
     "empty": ("empty", "/jobs/first"),
     "empty-checkpoints": ("empty", "/jobs/first/checkpoints"),
@@ -123,6 +124,10 @@ class Camera:
             page.get_by_label("Compared with").select_option(index=before)
             page.get_by_role("button", name="Compare" if before else "Show rows").click()
             self.shoot(page, f"{name}-{look}")
+        page.goto("about:blank")
+        page.goto(page_of(address, f"{JOB}/recovery/restarts"))
+        page.get_by_role("table").get_by_role("button").first.click()
+        self.shoot(page, f"restart-{look}", whole=False)
         page.goto("about:blank")
         page.goto(page_of(address, f"{JOB}/savepoints"))
         page.get_by_role("button", name="Cancel").click()

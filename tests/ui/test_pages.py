@@ -38,7 +38,7 @@ PAGES = {
     "/savepoints": ["Take a savepoint", "No savepoint yet"],
     "/recovery": ["Restarts of the job", "Nothing has failed"],
     "/recovery/restarts": ["No restart yet"],
-    "/sinks": ["files in data/out", "job.py:10", "Commit retries", "No receipts yet"],
+    "/sinks": ["files in data/out", "job.py:10", "Commit retries", "To commit", "No receipts yet"],
     "/diagnosis": ["Nothing found", "rules looked", "Look again"],
     "/events": ["checkpoint 2 completed", "generation 1 begins from nothing"],
     "/events/operations": ["Nothing was asked for"],

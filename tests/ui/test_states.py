@@ -1,11 +1,14 @@
 """States that are hard to bring about, from recorded answers: nothing there, very much there, nobody there."""
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.ui.answers import Recorded
 from tests.ui.conftest import WAIT_MS, Opened
+from tests.ui.timing import load
 
 expect.set_options(timeout=WAIT_MS)
 Served = Callable[[str], tuple[Recorded, str]]
@@ -58,6 +61,58 @@ def test_receipts_say_what_each_sink_published_with_a_checkpoint(world: Served, 
     row = page.get_by_role("table", name="Receipts").get_by_role("row").nth(1)
     for words in (str(newest["checkpoint"]), newest["sink"], newest["hash"], "orders: "):
         expect(row).to_contain_text(words)
+
+
+def test_a_sink_says_what_it_owes_at_this_moment(world: Served, open_page: Opened) -> None:
+    recorded, address = world("busy")
+    recorded.stands_at = 6.0
+    page = open_page(f"{address}/jobs/clicks/sinks")
+    row = page.get_by_role("table", name="Transactions").get_by_role("row").nth(1)
+    for words in ("summaries", "full", "6 batches"):
+        expect(row).to_contain_text(words)
+    expect(row.get_by_role("cell").nth(3)).to_have_text("3")
+    expect(row.get_by_role("cell").nth(4)).to_have_text("1")
+    page.evaluate("location.hash = '#/jobs/payments/sinks'")
+    expect(page.get_by_text("Only a job that runs can tell")).to_be_visible()
+
+
+def test_a_restart_is_opened_for_its_parts_and_its_stack_trace(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/payments/recovery/restarts")
+    table = page.get_by_role("table", name="Restarts, the newest first")
+    expect(table.get_by_role("img", name="restore 2.30 s, replay 900 ms").first).to_be_visible()
+    table.get_by_role("button", name="amount is not a number").first.click()
+    drawer = page.get_by_role("complementary")
+    expect(drawer).to_contain_text("Restart of the whole job")
+    for words in ("Decide140 ms", "Wait1 s", "Restore2.30 s", "Replay900 ms"):
+        expect(drawer).to_contain_text(words.replace(" ", "\u00a0"))
+    expect(drawer.locator("pre")).to_contain_text('File "/opt/jobs/payments.py", line 41, in update')
+    page.keyboard.press("Escape")
+    expect(drawer).to_have_count(0)
+
+
+def test_a_task_with_uneven_partitions_says_so_in_the_graph_the_table_and_its_drawer(
+    world: Served, open_page: Opened
+) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/orders")
+    expect(page.locator(".node-skew")).to_have_text("skew 3.2x")
+    expect(page.locator(".node.task", has=page.locator(".node-skew"))).to_contain_text("enriched")
+    table = page.get_by_role("table", name="Tasks")
+    expect(table.get_by_role("row").filter(has_text="user-windows")).to_contain_text("1.6x")
+    page.locator(".node.task", has=page.locator(".node-skew")).click()
+    expect(page.get_by_role("complementary")).to_contain_text("Skew3.2x of state 0")
+
+
+def test_sparks_own_ui_is_linked_or_how_to_switch_it_on_is_told(world: Served, open_page: Opened) -> None:
+    _, address = world("busy")
+    page = open_page(f"{address}/jobs/orders")
+    link = page.get_by_role("link", name="Spark's UI")
+    expect(link).to_have_attribute("href", "http://driver-7f9c.example.org:4040")
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+    page.evaluate("location.hash = '#/jobs/sensors/configuration'")
+    expect(page.get_by_text('spark_conf={"spark.ui.enabled": "true"}')).to_be_visible()
+    expect(link).to_have_count(0)
 
 
 def test_a_failed_job_leads_to_its_stack_trace(world: Served, open_page: Opened) -> None:
@@ -189,14 +244,37 @@ def test_200_tasks_are_drawn_and_only_rows_that_can_be_seen_are_in_the_page(worl
     expect(table.get_by_role("row").nth(1)).to_contain_text(max(rates, key=rates.__getitem__))
 
 
-def test_a_long_history_is_loaded_as_one_scrolls_and_stays_small_in_the_page(world: Served, open_page: Opened) -> None:
+def test_10000_checkpoints_leave_the_page_as_small_as_the_first_200(world: Served, open_page: Opened) -> None:
     _, address = world("busy")
     page = open_page(f"{address}/jobs/sensors/checkpoints/history")
     table = page.get_by_role("table", name="Checkpoints, the newest first")
     expect(table).to_have_attribute("aria-rowcount", "201")
-    for loaded in (401, 601, 801, 1001):
-        table.evaluate("box => { box.scrollTop = box.scrollHeight }")
-        expect(table).to_have_attribute("aria-rowcount", str(loaded))
+    size = "document.getElementsByTagName('*').length"
+    small = page.evaluate(size)
+    load(page, 10_000)
+    expect(table).to_have_attribute("aria-rowcount", "10001")
     assert table.get_by_role("row").count() < 100
+    assert page.evaluate(size) < 1.5 * small
     table.evaluate("box => { box.scrollTop = box.scrollHeight }")
-    expect(table.get_by_role("link", name="85401", exact=True)).to_be_visible()
+    expect(table.get_by_role("link", name="76401", exact=True)).to_be_visible()
+    table.evaluate("box => { box.scrollTop = box.scrollHeight / 2 }")
+    expect(table.get_by_role("link", name="81400", exact=True)).to_be_visible()
+    assert table.get_by_role("row").count() < 100
+
+
+@pytest.mark.parametrize(("name", "job", "tasks"), [("busy", "orders", 5), ("large", "large", 200)])
+def test_the_first_view_asks_for_little_however_large_the_job_is(
+    world: Served, open_page: Opened, name: str, job: str, tasks: int
+) -> None:
+    recorded, address = world(name)
+    recorded.stands_at = 6.0
+    page = open_page("about:blank")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    page.goto(f"{address}/jobs/{job}")
+    expect(page.locator(".node.task")).to_have_count(tasks)
+    expect(page.get_by_role("img", name="Duration of checkpoints")).to_be_visible()
+    files = [path for path in asked if not path.startswith("/v1/")]
+    assert sorted(files) == sorted(["/", "/app.css", "/app.js", "/icon.svg", "/theme.js"])
+    questions = sorted(path.removeprefix("/v1/") for path in asked if path.startswith("/v1/"))
+    assert questions == ["config", *(f"jobs/{job}/{what}" for what in ("checkpoints", "operations", "stream"))]

@@ -45,6 +45,7 @@ class Task:
     late_s: float = 0.3
     """When its cut is, after the trigger."""
     measured: bool = True
+    skew: float | None = None
 
 
 @dataclass
@@ -73,6 +74,7 @@ class World:
     described: bool = True
     storage: str = "hdfs://namenode:8020/streams/production"
     goes_on: bool = True
+    spark_ui: bool = False
     """Whether new checkpoints begin."""
     end_ms: int | None = None
     held: set[int] = field(default_factory=set)
@@ -174,13 +176,16 @@ class World:
         alignment = round(chance.uniform(4, 90) * slow) if len(task.reads) > 1 else 0
         delay = round(task.late_s * 600 * chance.uniform(0.6, 1.2) * slow) + alignment
         full = round((task.state_bytes or 4000) * (0.8 + 0.2 * math.sin(number / 40)))
+        begun = delay + round(chance.uniform(0, 60) * slow)
         sync, later = round(chance.uniform(2, 30) * slow, 1), round(chance.uniform(20, 260) * slow, 1)
         return blank(
             models.TaskCheckpointStatistics,
             id=number,
             status="COMPLETED",
-            end_to_end_duration=round(delay + sync + later, 1),
+            latest_ack_timestamp=self.trigger_ms(number) + round(begun + sync + later),
+            end_to_end_duration=round(begun + sync + later, 1),
             start_delay=delay,
+            snapshot_start=begun,
             alignment={"duration": alignment, "persisted": 0},
             checkpoint={"sync": sync, "async": later},
             checkpointed_size=round(full * chance.uniform(0.02, 0.09)),
@@ -207,6 +212,8 @@ class World:
             name=" → ".join((*task.operators, *(sink for sink, _, _ in task.sinks))),
             status=status,
             phase=phase,
+            **{"start-time": self.began_ms - 5_400_000 if self.live else None},
+            duration=round((at + 5400) * 1000) if self.live else None,
             parallelism=16 if task.stateful else None,
             run=3 if self.restarts and task.stateful else 1,
             batch=5200 + math.floor(at) if self.live else 5199,
@@ -215,6 +222,9 @@ class World:
                 "write-records": round(seen * 0.6) if seen else None,
                 "read-bytes": seen * 112 if seen else None,
                 "write-bytes": seen * 71 if seen else None,
+                "accumulated-backpressured-time": round(task.pressed * at * 1000) if self.live else None,
+                "accumulated-busy-time": round(task.busy * (at + 5400) * 1000) if self.live else None,
+                "accumulated-idle-time": round((1 - task.busy) * (at + 5400) * 1000) if self.live else None,
             },
             rows_per_s=rate,
             lag={
@@ -232,6 +242,8 @@ class World:
             watermark_ms=self.now_ms(at) - 4000 - 600 * len(task.name) if self.live and task.stateful else None,
             state_rows=(task.state_bytes or 0) // 190 if task.stateful and self.live else None,
             state_bytes=task.state_bytes if self.live else None,
+            skew=task.skew if self.live else None,
+            skew_of=(task.sources[0] if task.sources else "state 0") if self.live and task.skew else None,
             details={"input_queue": 2} if self.live and task.sources else {},
         )
 
@@ -354,6 +366,36 @@ class World:
     def restart_counts(self) -> Data:
         return {level: sum(one["level"] == level for one in self.restarts) for level in ("task", "job")}
 
+    def sink_figures(self, at: float, progress: Data | None) -> list[Data]:
+        """Of the first sink of a job that stands still a commit is tried again and again."""
+        named = [(task, sink) for task in self.tasks for sink, _, _ in task.sinks]
+        done = self.last_id(at)
+        found = []
+        for place, (task, sink) in enumerate(named):
+            stuck = bool(self.stalled) and place == 0
+            pre = int(progress is not None and task.name in progress["acknowledged"])
+            found.append(
+                blank(
+                    models.SinkFigures,
+                    sink=sink,
+                    task=task.name,
+                    open_batches=math.floor(at % self.every_s) if not pre else 0,
+                    pre_committed=pre,
+                    due=3 if stuck else 0,
+                    in_doubt=1 if stuck else 0,
+                    abandoned=0,
+                    full=stuck,
+                    pre_commits=done + pre,
+                    failed_pre_commits=0,
+                    pre_commits_ms=62.0 * done,
+                    committed=done,
+                    recovered_commits=len(self.restarts),
+                    failed_commits=29 if stuck else place,
+                    commits_ms=(80.0 + 41 * place) * done,
+                )
+            )
+        return found
+
     def details(self, at: float) -> Data:
         progress = self.progress(at)
         vertices = [self.vertex(task, at) for task in self.tasks]
@@ -372,6 +414,9 @@ class World:
             vertices=vertices,
             **{"status-counts": counts},
             plan=self.plan(),
+            timestamps={self.state: self.began_ms - 5_400_000} if self.live else {},
+            sinks=self.sink_figures(at, progress) if self.live else [],
+            spark_ui="http://driver-7f9c.example.org:4040" if self.live and self.spark_ui else None,
             in_progress=[progress] if progress else [],
             last_failure=last
             and {

@@ -12,7 +12,16 @@ from tests.ui.world import Data, Task, World, blank
 
 def busy(now_ms: int) -> World:
     tasks = (
-        Task("orders", ("orders", "parsed"), sources=("orders",), rate=18_400, busy=0.52, pressed=0.08, late_s=0.25),
+        Task(
+            "orders",
+            ("orders", "parsed"),
+            sources=("orders",),
+            rate=18_400,
+            busy=0.52,
+            pressed=0.08,
+            late_s=0.25,
+            skew=1.08,
+        ),
         Task("customers", ("customers",), sources=("customers",), rate=310, busy=0.07, pressed=0.0, late_s=0.25),
         Task(
             "enriched",
@@ -23,6 +32,7 @@ def busy(now_ms: int) -> World:
             pressed=0.02,
             stateful=True,
             state_bytes=2_410_000_000,
+            skew=3.2,
             late_s=1.4,
         ),
         Task(
@@ -35,6 +45,7 @@ def busy(now_ms: int) -> World:
             pressed=0.58,
             stateful=True,
             state_bytes=731_000_000,
+            skew=1.6,
             late_s=2.0,
         ),
         Task(
@@ -51,7 +62,7 @@ def busy(now_ms: int) -> World:
             late_s=1.9,
         ),
     )
-    world = World("orders", tasks, now_ms, failed=frozenset({1239, 1240}), held={1200})
+    world = World("orders", tasks, now_ms, failed=frozenset({1239, 1240}), held={1200}, spark_ui=True)
     world.findings = [
         blank(
             models.DiagnosisFinding,
@@ -246,6 +257,9 @@ def restarts(found: list[Data]) -> list[Data]:
             delay_ms=1000 * (1 + index),
             failed_ms=one["timestamp"],
             running_ms=one["timestamp"] + 140 + 1000 * (1 + index) + 2300 + 800 * index,
+            restore_ms=2300 + 800 * index,
+            replay_ms=None if index == 3 else 900 + 350 * index,
+            stacktrace=one["stacktrace"],
             checkpoint=1180 - index if one["failureLabels"]["level"] == "job" else None,
             position=one["position"],
         )

@@ -1,13 +1,17 @@
 """The page that sets Flink beside Headgate is whole, counts right, and names only what is there."""
 
 import dataclasses
+import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from headgate.job.settings import Checkpointing
+from headgate.serve import models
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -48,6 +52,30 @@ FLINKS = {
     *(f"GET /taskmanagers/:taskmanagerid/{each}" for each in ("logs", "metrics", "thread-dump")),
 }
 """Every resource of Flink 2.3.0's REST API."""
+NAMES = json.loads(Path(__file__).with_name("flink-names.json").read_text(encoding="utf-8"))
+"""What else Flink 2.3.0 has names for: metrics, settings, its command line, reasons why a checkpoint fails."""
+SECTIONS = {
+    "metrics": "Metrics, spans and events",
+    "settings": "Settings",
+    "command_line": "CLI",
+    "failure_reasons": "Failure reasons",
+}
+WORDS = {"get", "maxExceptions", "failureLabelFilter"}
+"""Fields of questions, not of answers."""
+ROOTS: dict[str, tuple[type[BaseModel], ...]] = {
+    "Jobs, plan and tasks": (models.JobDetails,),
+    "Checkpoints": (models.CheckpointStatistics, models.CheckpointingStatistics, models.TaskCheckpointDetails),
+    "Settings of checkpoints": (models.CheckpointConfig,),
+    "Asking": (
+        *(models.TriggerResponse, models.OperationStatus, models.CheckpointTrigger),
+        *(models.SavepointTrigger, models.StopTrigger, models.VertexResourceRequirements),
+    ),
+    "Exceptions, backpressure, figures, process": (
+        *(models.ExceptionEntry, models.ExceptionHistory, models.VertexBackpressure, models.FlameGraph),
+        *(models.MetricValue, models.Overview, models.DashboardConfiguration),
+    ),
+}
+"""The answers in which the fields under a heading are."""
 
 
 def sections() -> dict[str, list[str]]:
@@ -92,6 +120,13 @@ def test_every_path_of_flinks_has_a_row_and_no_other() -> None:
     named = [row["flink"] for row in rows("REST paths")]
     assert len(FLINKS) == 80
     assert sorted(named) == sorted(f"`{path}`" for path in FLINKS)
+
+
+@pytest.mark.parametrize(("kind", "section"), SECTIONS.items())
+def test_every_name_of_flinks_has_a_row_and_has_it_once(kind: str, section: str) -> None:
+    entries = [entry for row in rows(section) for entry in row["flink"].split(" · ")]
+    named = Counter(re.sub(r"`([^`]*)`.*", r"\1", entry).removesuffix(" key=value") for entry in entries)
+    assert [name for name in NAMES[kind] if named[name] != 1] == []
 
 
 @pytest.mark.parametrize("section", list(sections()))
@@ -141,12 +176,59 @@ def test_every_option_is_in_the_description_of_the_command_line() -> None:
     assert [option for option in sorted(named) if not re.search(rf"(?<![\w-]){option}(?![\w-])", described)] == []
 
 
-def test_every_field_that_is_the_same_is_in_the_rest_api() -> None:
-    models = (ROOT / "headgate" / "serve" / "models.py").read_text(encoding="utf-8")
-    known = set(re.findall(r"^    (\w+):|alias=\"([\w-]+)\"", models, re.MULTILINE))
-    names = {name for pair in known for name in pair if name}
-    same = [row["flink"] for row in rows("REST fields") if row["mark"] == "same"]
-    named = {path for flink in same for path in re.findall(r"`([\w.\[\]<>-]+)`", flink)} - {"get", "maxExceptions"}
-    parts = {part for path in named for part in re.sub(r"\[\]|\.<key>", "", path).split(".")}
-    assert len(parts) > 60
-    assert parts - names == set()
+def fields_under() -> dict[str, list[str]]:
+    """The fields of the REST API that are the same, by heading."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in sections()["REST fields"]:
+        if line.startswith("### "):
+            heading = line.removeprefix("### ")
+        row = ROW.match(line)
+        if row is not None and row["mark"] == "same":
+            found.setdefault(heading, []).extend(re.findall(r"`([\w.\[\]<>-]+)`", row["flink"]))
+    return found
+
+
+def inside(kind: Any, part: str) -> Any:
+    """The type of a field, by its name in JSON. None if there is no such field. A key may be any of a map's, or of a
+    type that has a field for each.
+    """
+    for each in (kind, *get_args(kind)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            for name, field in each.model_fields.items():
+                if part in (field.alias or name, "<key>"):
+                    return field.annotation
+        elif part == "<key>" and get_args(each)[:1] == (str,):
+            return get_args(each)[1]
+        elif (found := next((inside(one, part) for one in get_args(each)), None)) is not None:
+            return found
+    return None
+
+
+def reaches(root: type[BaseModel], path: str) -> bool:
+    kind: Any = root
+    for part in path.replace("[]", "").split("."):
+        kind = inside(kind, part)
+        if kind is None:
+            return False
+    return True
+
+
+def test_every_field_that_is_the_same_is_in_the_answer_that_it_belongs_to() -> None:
+    under = fields_under()
+    assert set(under) == set(ROOTS)
+    assert sum(map(len, under.values())) > 100
+    missing = {
+        heading: [
+            path for path in paths if path not in WORDS and not any(reaches(root, path) for root in ROOTS[heading])
+        ]
+        for heading, paths in under.items()
+    }
+    assert {heading: paths for heading, paths in missing.items() if paths} == {}
+
+
+def test_a_field_of_another_answer_is_not_taken_for_one() -> None:
+    assert reaches(models.JobDetails, "plan.nodes[].inputs[].ship_strategy")
+    assert reaches(models.CheckpointStatistics, "tasks.<key>.latest_ack_timestamp")
+    assert not reaches(models.JobDetails, "plan.nodes[].ship_strategy")
+    assert not reaches(models.CheckpointStatistics, "vertices[].id")

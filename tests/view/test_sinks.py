@@ -40,6 +40,19 @@ def test_a_transaction_is_pre_committed_then_due_then_committed() -> None:
     assert some(core, "pre_committed", "due", "committed", "commits_ms", "recovered_commits") == [0, 0, 1, 2.0, 0]
 
 
+def test_batches_after_the_last_pre_commit_are_in_the_open_transaction() -> None:
+    core = watched(GRAPH)
+    assert some(core, "open_batches") == [0]
+    core.tell(core.committed("a", 0), core.committed("b", 0, 0))
+    assert some(core, "open_batches") == [1]
+    core.ask()
+    core.make_ready(1)
+    assert some(core, "open_batches", "pre_committed") == [0, 1]
+    core.tell(core.committed("a", 1), core.committed("b", 1, 1))
+    core.tell(core.committed("a", 2), core.committed("b", 2, 2))
+    assert some(core, "open_batches", "pre_committed") == [2, 1]
+
+
 def test_a_commit_that_fails_is_counted_and_leaves_its_transaction_in_doubt() -> None:
     core = watched(GRAPH)
     pre_committed(core)

@@ -92,7 +92,11 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
                 default=None,
             )
             counts = past.counts()
-        return chosen(shapes.job_metrics(view, counts, None if last is None else _statistics(job, view, last)), get)
+            _, restored = past.restored()
+            metadata = None if last is None else past.metadata_bytes(last["id"])
+        newest_one = None if last is None else _statistics(job, view, last)
+        restored_ms = None if restored is None else restored.get("at")
+        return chosen(shapes.job_metrics(view, counts, newest_one, restored_ms, metadata), get)
 
 
 def _one(job: ServedJob, number: int) -> LineView:

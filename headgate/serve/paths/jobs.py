@@ -39,6 +39,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
                 "web-cancel": request.state.right is Right.COMMAND,
                 "web-history": catalog.shows_ended,
                 "web-submit": False,
+                "web-rescale": False,
             },
             "process": catalog.process(),
         }
@@ -66,6 +67,12 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     async def job_config(jid: str) -> Any:
         one = await job_of(catalog, jid)
         return shapes.configuration(jid, one.name, await quickly(one, one.described))
+
+    @app.get("/v1/jobs/{jid}/resource-requirements", response_model=dict[str, models.VertexResourceRequirements])
+    async def requirements(jid: str) -> Any:
+        found = await vertices(await job_of(catalog, jid))
+        bounds = {vertex["id"]: dict.fromkeys(("lowerBound", "upperBound"), vertex["parallelism"]) for vertex in found}
+        return {task: {"parallelism": each} for task, each in bounds.items()}
 
     @app.get("/v1/jobs/{jid}/vertices", response_model=list[models.Vertex])
     async def tasks(jid: str) -> Any:

@@ -1,6 +1,6 @@
 """What happened to a job: events, exceptions, restarts, logs, and what is wrong by all that."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -44,10 +44,16 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         jid: str,
         limit: Annotated[int, Query(ge=1, le=PAGE_MAX, alias="maxExceptions")] = PAGE,
         before: str | None = None,
+        labels: Annotated[str | None, Query(alias="failureLabelFilter")] = None,
     ) -> Any:
+        wanted = _labels(labels)
         job = known(catalog, jid)
         view = job.see().view
-        found, older = _told(job, limit, before, failures.EXCEPTIONS, failures.exceptions)
+
+        def tell(lines: Sequence[failures.Placed]) -> list[dict[str, Any]]:
+            return [each for each in failures.exceptions(lines) if wanted.items() <= each["failureLabels"].items()]
+
+        found, older = _told(job, limit, before, failures.EXCEPTIONS, tell)
         return {
             "exceptionHistory": {"entries": found, "truncated": older is not None},
             "root": failures.root(view),
@@ -82,6 +88,14 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
             "name": None if one is None else one.path.name,
             "lines": [] if one is None else last_lines(one.path, lines)[0],
         }
+
+
+def _labels(given: str | None) -> dict[str, str]:
+    """Labels as Flink's filter has them: ``class:user,level:task``."""
+    pairs = [each.partition(":") for each in given.split(",")] if given else []
+    if any(not colon for _, colon, _ in pairs):
+        raise RequestRefused(400, f"failureLabelFilter={given}: give name:value,name:value, such as class:user")
+    return {name: value for name, _, value in pairs}
 
 
 def _short(line: LineView) -> dict[str, Any]:

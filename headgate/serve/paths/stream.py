@@ -23,7 +23,8 @@ EVERY_S = 1.0
 QUIET_S = 15.0
 """After this time without anything a comment is sent, so that whoever is between does not close the connection."""
 CLOCKS = ("now", "duration", "uptime", "last-modification")
-"""What changes with every tick of the clock, and is no news."""
+"""What changes with every tick of the clock, and is no news. Of a task its duration, and how long it was idle."""
+IDLE = "accumulated-idle-time"
 
 
 def add(app: FastAPI, catalog: JobCatalog) -> None:
@@ -65,7 +66,7 @@ async def _live(
             now_s = time.monotonic()
             if now_s >= due_s or over is not None:
                 found = await details(job)
-                news = {name: value for name, value in found.items() if name not in CLOCKS}
+                news = _news(found)
                 if news != told:
                     yield _event("job", found)
                     told, spoke_s = news, now_s
@@ -84,6 +85,16 @@ async def _live(
     finally:
         job.broadcast.leave(listener)
         end()
+
+
+def _news(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What there is to tell of a job, without its clocks."""
+    tasks = [
+        {name: value for name, value in task.items() if name not in CLOCKS}
+        | {"metrics": {name: value for name, value in task["metrics"].items() if name != IDLE}}
+        for task in found["vertices"]
+    ]
+    return {name: value for name, value in found.items() if name not in CLOCKS} | {"vertices": tasks}
 
 
 def _event(name: str, data: Mapping[str, Any]) -> str:

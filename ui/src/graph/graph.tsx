@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { CheckpointProgress, JobDetails, JobGraph, PlanSink, Vertex } from "../lib/contract";
-import { bytes, compact, count, duration, percent, px, rate, timeOfDay, unwritten } from "../lib/format";
+import { bytes, compact, count, duration, isUneven, percent, px, rate, skew, timeOfDay, unwritten } from "../lib/format";
 import { Button, Empty, Loading } from "../parts/basics";
 import { RatioBar, ratioWords } from "../parts/bars";
 import { Icon } from "../parts/icons";
@@ -207,10 +207,15 @@ function TaskNode({ place, vertex, passing: state, waited, chosen, onChoose }: {
         <span class={worst && worst[1] > 3 ? "lagging" : ""}>{worst ? `lag ${compact(worst[1])}` : vertex.state_bytes !== null ? `state ${bytes(vertex.state_bytes)}` : ""}</span>
         {mark && <span title="watermark">{mark}</span>}
       </span>
-      {words !== null && (
+      {(words !== null || isUneven(vertex.skew)) && (
       <span class="node-foot">
-        <RatioBar task={vertex} />
-        <span class="node-busy">{vertex["backpressure-level"] === "high" ? `backpressured ${percent(vertex.backpressured_ratio)}` : `busy ${percent(vertex.busy_ratio)}`}</span>
+        {words !== null && <RatioBar task={vertex} />}
+        {isUneven(vertex.skew) && (
+          <span class="node-skew" title={`the largest partition by the mean: ${vertex.skew_of}`}>
+            skew {skew(vertex.skew)}
+          </span>
+        )}
+        {words !== null && <span class="node-busy">{vertex["backpressure-level"] === "high" ? `backpressured ${percent(vertex.backpressured_ratio)}` : `busy ${percent(vertex.busy_ratio)}`}</span>}
       </span>
       )}
       {state && (

@@ -40,7 +40,7 @@ export interface Layout {
 type Sizes = Readonly<Record<Shape, readonly [number, number]>>;
 const SIZES: Sizes = { source: [150, 40], task: [236, 124], sink: [170, 54] };
 const SMALL: Sizes = { source: [130, 30], task: [190, 58], sink: [140, 30] };
-/** From so many tasks on nodes are small, and the best order of them would take longer than anybody wants to wait. */
+/** From this many tasks on nodes are small, and the best order of them would take longer than anybody wants to wait. */
 const MANY = 40;
 
 export function isLarge(plan: JobGraph): boolean {

@@ -26,6 +26,7 @@ export interface CheckpointConfig {
   checkpoint_storage: string;
   state_backend: string;
   state_changelog_enabled: boolean;
+  changelog_periodic_materialization_interval: number | null;
   num_retained: number;
   max_batches_ahead: number | null;
   working_directory: string | null;
@@ -198,6 +199,7 @@ export interface Features {
   "web-cancel": boolean;
   "web-history": boolean;
   "web-submit": boolean;
+  "web-rescale": boolean;
 }
 
 export interface FlameGraph {
@@ -244,10 +246,13 @@ export interface JobDetails extends JobSummary {
   now: number;
   leader: string | null;
   generation: number | null;
+  timestamps: Record<string, number>;
   uptime: number | null;
   vertices: Vertex[];
   "status-counts": Record<string, number>;
   plan: JobGraph;
+  sinks: SinkFigures[];
+  spark_ui: string | null;
   in_progress: CheckpointProgress[];
   last_failure: LastFailure | null;
   stalled: string[];
@@ -428,10 +433,12 @@ export interface PartitionStatistics {
   index: number;
   operator: string | null;
   status: "completed" | "pending_or_failed";
+  checkpointed_size: number | null;
   state_size: number;
 }
 
 export interface PartitionsSummary {
+  checkpointed_size: StatsSummary;
   state_size: StatsSummary;
 }
 
@@ -511,9 +518,12 @@ export interface RestartInfo {
   task: string | null;
   cause: string;
   class: string | null;
+  stacktrace: string | null;
   delay_ms: number | null;
   failed_ms: number | null;
   running_ms: number | null;
+  restore_ms: number | null;
+  replay_ms: number | null;
   checkpoint: number | null;
   position: string;
 }
@@ -541,6 +551,24 @@ export interface SavepointTrigger {
 
 export interface Savepoints {
   savepoints: SavepointInfo[];
+}
+
+export interface SinkFigures {
+  sink: string;
+  task: string;
+  open_batches: number | null;
+  pre_committed: number;
+  due: number;
+  in_doubt: number;
+  abandoned: number;
+  full: boolean;
+  pre_commits: number;
+  failed_pre_commits: number;
+  pre_commits_ms: number;
+  committed: number;
+  recovered_commits: number;
+  failed_commits: number;
+  commits_ms: number;
 }
 
 export interface SinkReceipt {
@@ -620,8 +648,10 @@ export interface TaskCheckpointDetails extends TaskCheckpointStatistics {
 export interface TaskCheckpointStatistics {
   id: number;
   status: "IN_PROGRESS" | "COMPLETED" | "FAILED";
+  latest_ack_timestamp: number | null;
   end_to_end_duration: number | null;
   start_delay: number | null;
+  snapshot_start: number | null;
   alignment: CheckpointAlignment;
   checkpoint: CheckpointPhases;
   checkpointed_size: number | null;
@@ -653,6 +683,9 @@ export interface Vertex {
   name: string;
   status: "CREATED" | "INITIALIZING" | "RUNNING" | "FINISHED" | "CANCELED";
   phase: "starting" | "running" | "restarting" | "stopped" | "finished";
+  "start-time": number | null;
+  "end-time": number | null;
+  duration: number | null;
   parallelism: number | null;
   run: number | null;
   batch: number;
@@ -668,6 +701,8 @@ export interface Vertex {
   watermark_ms: number | null;
   state_rows: number | null;
   state_bytes: number | null;
+  skew: number | null;
+  skew_of: string | null;
   details: Record<string, unknown>;
 }
 
@@ -688,6 +723,18 @@ export interface VertexMetrics {
   "write-records": number | null;
   "read-bytes": number | null;
   "write-bytes": number | null;
+  "accumulated-backpressured-time": number | null;
+  "accumulated-busy-time": number | null;
+  "accumulated-idle-time": number | null;
+}
+
+export interface VertexParallelism {
+  lowerBound: number | null;
+  upperBound: number | null;
+}
+
+export interface VertexResourceRequirements {
+  parallelism: VertexParallelism;
 }
 
 export interface WaitingTask {

@@ -89,6 +89,18 @@ export function utc(ms: number): string {
   return `${new Date(ms).toISOString().replace("T", " ").replace("Z", "")} UTC`;
 }
 
+/** From here on it is worth saying that partitions are uneven. */
+const UNEVEN = 2;
+
+/** The largest partition by the mean. */
+export function skew(value: Maybe): string {
+  return known(value) ? `${short(Math.round(value * 10) / 10)}x` : NONE;
+}
+
+export function isUneven(value: Maybe): boolean {
+  return known(value) && value >= UNEVEN;
+}
+
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

@@ -5,6 +5,7 @@ import type { CheckpointStatistics, TaskCheckpointStatistics } from "./contract"
 export const PHASES = [
   { id: "delay", name: "start delay", what: "from the trigger until the first barrier reached the slowest task" },
   { id: "alignment", name: "alignment", what: "from the first barrier on an input of it to its cut" },
+  { id: "wait", name: "wait", what: "from its cut until its snapshot began" },
   { id: "sync", name: "sync", what: "the part of its snapshot that held its query" },
   { id: "async", name: "async", what: "the part of its snapshot that went on beside it" },
   { id: "precommit", name: "pre-commit", what: "the slowest sink's pre-commit" },
@@ -30,7 +31,12 @@ export function slowest(checkpoint: CheckpointStatistics): readonly [string, Tas
 }
 
 function length(task: TaskCheckpointStatistics): number {
-  return task.end_to_end_duration ?? (task.start_delay ?? 0) + (task.checkpoint.sync ?? 0) + (task.checkpoint.async ?? 0);
+  return task.end_to_end_duration ?? begun(task) + (task.checkpoint.sync ?? 0) + (task.checkpoint.async ?? 0);
+}
+
+/** When its snapshot began, after the trigger: with its cut, or later. */
+function begun(task: TaskCheckpointStatistics): number {
+  return Math.max(task.start_delay ?? 0, task.snapshot_start ?? 0);
 }
 
 /** A task's own phases. Its alignment is the end of its start delay. */
@@ -39,6 +45,7 @@ export function taskSpans(task: TaskCheckpointStatistics): Span[] {
   return spans({
     delay: Math.max(0, (task.start_delay ?? 0) - alignment),
     alignment,
+    wait: begun(task) - (task.start_delay ?? 0),
     sync: task.checkpoint.sync ?? 0,
     async: task.checkpoint.async ?? 0,
   });

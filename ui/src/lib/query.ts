@@ -73,7 +73,7 @@ interface Asked<T> {
   readonly trouble: Trouble | null;
 }
 
-/** ``version``: ask again when it changes. ``every``: ask again after so many milliseconds, while the page is seen. */
+/** ``version``: ask again when it changes. ``every``: ask again after this many milliseconds, while the page is seen. */
 export function useQuery<T>(path: string | null, { version = 0, every = 0 }: { version?: number; every?: number } = {}): Query<T> {
   const [asked, setAsked] = useState<Asked<T>>({ path, data: null, trouble: null });
   const reload = useAsking<T>(

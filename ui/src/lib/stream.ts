@@ -6,7 +6,7 @@ const FIRST_MS = 500;
 const LONGEST_MS = 15_000;
 /** The server says something every 15 s. */
 const SILENT_MS = 40_000;
-/** A page that nobody sees for so long listens no more. */
+/** A page that has not been seen for this long listens no more. */
 const HIDDEN_MS = 30_000;
 
 export type Connection =

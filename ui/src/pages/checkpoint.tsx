@@ -7,7 +7,7 @@ import { useJob, useNow } from "../lib/job";
 import { PHASES, checkpointSpans, slowest, taskSpans, total } from "../lib/phases";
 import { useQuery } from "../lib/query";
 import { go, href } from "../lib/route";
-import { Card, Empty, Facts, Failing, Loading, Notice, Path, Tag, Time } from "../parts/basics";
+import { Card, Empty, Facts, Failing, Loading, None, Notice, Path, Tag, Time } from "../parts/basics";
 import { Legend, PhaseBar } from "../parts/bars";
 import { Icon } from "../parts/icons";
 import { CheckpointBadge } from "../parts/states";
@@ -152,6 +152,7 @@ function Tasks({ data }: { data: CheckpointStatistics }) {
     { key: "new", head: "New", width: 82, end: true, sort: ([, task]) => task.checkpointed_size, cell: ([, task]) => bytes(task.checkpointed_size) },
     { key: "flight", head: "In flight", width: 80, end: true, sort: ([, task]) => task.persisted_data, cell: ([, task]) => bytes(task.persisted_data) },
     { key: "files", head: "Files", width: 56, end: true, sort: ([, task]) => task.files, cell: ([, task]) => count(task.files) },
+    { key: "ack", head: "Acknowledged", title: "when its snapshot was taken", width: 108, end: true, sort: ([, task]) => task.latest_ack_timestamp, cell: ([, task]) => <Time ms={task.latest_ack_timestamp} /> },
   ];
   return (
     <Card title="By task" aside={<Legend />} tight>
@@ -168,6 +169,7 @@ const PARTITIONS: Column<PartitionStatistics>[] = [
   { key: "index", head: "Partition", width: 90, sort: (one) => one.index, cell: (one) => one.index },
   { key: "operator", head: "Operator", width: 160, grow: 2, sort: (one) => one.operator, cell: (one) => one.operator ?? "–" },
   { key: "status", head: "Status", width: 150, cell: (one) => (one.status === "completed" ? "completed" : "pending or failed") },
+  { key: "new", head: "New", title: "of files that the kept checkpoint before does not name", width: 110, grow: 1, end: true, sort: (one) => one.checkpointed_size, cell: (one) => (one.checkpointed_size === null ? <None why="no checkpoint before it is kept" /> : bytes(one.checkpointed_size)) },
   { key: "full", head: "Full", width: 110, grow: 1, end: true, sort: (one) => one.state_size, cell: (one) => bytes(one.state_size) },
 ];
 
@@ -184,9 +186,11 @@ function TaskOf({ checkpoint, task, path }: { checkpoint: CheckpointStatistics; 
         </div>
         <Facts
           facts={[
+            { name: "Acknowledged", title: "when its snapshot was taken", value: <Time ms={data.latest_ack_timestamp} /> },
             { name: "Duration", title: "from the trigger until its snapshot was taken", value: duration(data.end_to_end_duration) },
             { name: "Start delay", value: duration(data.start_delay) },
             { name: "Alignment", value: duration(data.alignment.duration) },
+            { name: "Snapshot began", title: "after the trigger", value: duration(data.snapshot_start) },
             { name: "Sync", value: duration(data.checkpoint.sync) },
             { name: "Async", value: duration(data.checkpoint.async) },
             { name: "Full size", value: bytes(data.state_size) },
@@ -205,6 +209,7 @@ function TaskOf({ checkpoint, task, path }: { checkpoint: CheckpointStatistics; 
               label="Over the partitions"
               rows={[
                 { name: "Full size", format: bytes, stats: data.summary.state_size },
+                { name: "New bytes", format: bytes, stats: data.summary.checkpointed_size },
               ]}
             />
             <Table label="Partitions" rows={data.subtasks} columns={PARTITIONS} rowKey={(one) => `${one.operator ?? ""} ${one.index}`} tall />

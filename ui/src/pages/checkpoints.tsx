@@ -487,6 +487,11 @@ function Configuration({ job }: { job: JobDetails }) {
           { name: "Batches ahead, at most", title: "how far a task may run ahead of those who read it", value: data.max_batches_ahead === null ? "no bound" : count(data.max_batches_ahead) },
           { name: "State backend", value: data.state_backend },
           { name: "State changelog", value: yes(data.state_changelog_enabled) },
+          {
+            name: "Snapshots of changes",
+            title: "how often Spark looks whether a snapshot of the state is due",
+            value: data.changelog_periodic_materialization_interval === null ? "–" : `every ${duration(data.changelog_periodic_materialization_interval)}`,
+          },
           { name: "Storage", value: <Path path={data.checkpoint_storage} /> },
           { name: "Working directory", value: <Path path={data.working_directory} /> },
         ]}

@@ -38,6 +38,7 @@ export function ConfigurationPage({ job }: { job: JobDetails }) {
               { name: "Latency", title: "what batches that size themselves keep to", value: duration(data.latency) },
               { name: "State backend", value: data.state_backend ?? <None /> },
               { name: "Spark's master", value: data.master ?? <None /> },
+              { name: "Spark's UI", title: "stages, executors and queries, as Spark shows them", value: <SparkUi job={job} /> },
               { name: "Checkpoints", value: <a href={href("jobs", jid, "checkpoints", "configuration")}>their own page</a> },
             ]}
           />
@@ -68,6 +69,22 @@ export function ConfigurationPage({ job }: { job: JobDetails }) {
       </Card>
       <p class="quiet page-foot">Passwords, and values that look secret, are left out.</p>
     </>
+  );
+}
+
+function SparkUi({ job }: { job: JobDetails }) {
+  if (job.spark_ui !== null) {
+    return (
+      <a href={job.spark_ui} target="_blank" rel="noopener noreferrer">
+        {job.spark_ui}
+      </a>
+    );
+  }
+  if (!job.live) return <None why="the job does not run" />;
+  return (
+    <span>
+      off; for the next run: <code class="wrap">{'spark_conf={"spark.ui.enabled": "true"}'}</code> in the job, or <code class="wrap">--conf spark.ui.enabled=true</code>
+    </span>
   );
 }
 

@@ -63,6 +63,23 @@ export function FlameGraphPage({ job, rest }: { job: JobDetails; rest: readonly 
       <Card title={`${subject.name}: ${kind.name}`} aside={<span class="quiet">{subject.of}</span>}>
         <Shown job={job} data={data} trouble={trouble} reload={reload} search={search} label={`Flame graph of ${subject.of}, ${kind.of}`} workers={subject.id === "python-workers"} />
       </Card>
+      {job.live && (
+        <p class="quiet page-foot">
+          {job.spark_ui !== null ? (
+            <>
+              Executors on other machines: their thread dumps are in{" "}
+              <a href={job.spark_ui} target="_blank" rel="noopener noreferrer">
+                Spark's UI
+              </a>
+              .
+            </>
+          ) : (
+            <>
+              Executors on other machines are not sampled. Spark's UI has their thread dumps; it is off: <a href={href("jobs", jid, "configuration")}>how to switch it on</a>.
+            </>
+          )}
+        </p>
+      )}
     </>
   );
 }

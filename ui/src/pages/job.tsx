@@ -167,6 +167,11 @@ function Header({ job }: { job: JobDetails }) {
             {job.leader}
           </span>
         )}
+        {job.spark_ui !== null && (
+          <a href={job.spark_ui} target="_blank" rel="noopener noreferrer" title={`${job.spark_ui}: stages, executors and queries, as Spark shows them`}>
+            Spark's UI
+          </a>
+        )}
       </p>
       <Actions job={job} />
     </div>

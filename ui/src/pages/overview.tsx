@@ -3,11 +3,11 @@
 import { useMemo } from "preact/hooks";
 import { Graph } from "../graph/graph";
 import type { CheckpointingStatistics, JobDetails, Vertex } from "../lib/contract";
-import { ago, bytes, compact, count, duration, plural, rate } from "../lib/format";
+import { ago, bytes, compact, count, duration, isUneven, plural, rate, skew } from "../lib/format";
 import { useJob, useNow, type JobView } from "../lib/job";
 import { useQuery } from "../lib/query";
 import { go, href } from "../lib/route";
-import { Card, Empty, Loading, Notice, Tag, Tiles, Time } from "../parts/basics";
+import { Card, Empty, Loading, None, Notice, Tag, Tiles, Time } from "../parts/basics";
 import { RatioBar } from "../parts/bars";
 import { Chart } from "../parts/chart";
 import { GuaranteeBadge, TaskBadge } from "../parts/states";
@@ -143,7 +143,7 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
   {
     key: "name",
     head: "Task",
-    width: 160,
+    width: 130,
     grow: 3,
     sort: (task) => task.id,
     cell: (task) => (
@@ -155,22 +155,39 @@ const COLUMNS = (jid: string): Column<Vertex>[] => [
       </span>
     ),
   },
-  { key: "state", head: "State", width: 104, sort: (task) => task.phase, cell: (task) => <TaskBadge task={task} /> },
-  { key: "busy", head: "Busy", title: "busy, backpressured (hatched), idle", width: 92, grow: 1, sort: (task) => task.busy_ratio, cell: (task) => <RatioBar task={task} /> },
+  { key: "state", head: "State", width: 100, sort: (task) => task.phase, cell: (task) => <TaskBadge task={task} /> },
+  { key: "busy", head: "Busy", title: "busy, backpressured (hatched), idle", width: 72, grow: 1, sort: (task) => task.busy_ratio, cell: (task) => <RatioBar task={task} /> },
   { key: "rate", head: "Rows", width: 108, end: true, sort: (task) => task.rows_per_s, cell: (task) => rate(task.rows_per_s) },
-  { key: "read", head: "Read", title: "records since its process began", width: 74, end: true, sort: (task) => task.metrics["read-records"], cell: (task) => compact(task.metrics["read-records"]) },
-  { key: "written", head: "Written", title: "records since its process began", width: 74, end: true, sort: (task) => task.metrics["write-records"], cell: (task) => compact(task.metrics["write-records"]) },
-  { key: "lag", head: "Lag", title: "batches behind, on the channel that is furthest behind", width: 56, end: true, sort: (task) => lagOf(task), cell: (task) => count(lagOf(task)) },
-  { key: "batch", head: "Batch", title: "the last one that was committed", width: 72, end: true, sort: (task) => task.batch, cell: (task) => (task.batch < 0 ? "–" : count(task.batch)) },
-  { key: "watermark", head: "Watermark", width: 96, end: true, sort: (task) => task.watermark_ms, cell: (task) => <Watermark ms={task.watermark_ms} /> },
-  { key: "state-size", head: "State", title: "of its operators", width: 88, end: true, sort: (task) => task.state_bytes, cell: (task) => bytes(task.state_bytes) },
-  { key: "parallelism", head: "Partitions", title: "of its state", width: 84, end: true, sort: (task) => task.parallelism, cell: (task) => count(task.parallelism) },
+  { key: "read", head: "Read", title: "records since its process began", width: 66, end: true, sort: (task) => task.metrics["read-records"], cell: (task) => compact(task.metrics["read-records"]) },
+  { key: "written", head: "Written", title: "records since its process began", width: 66, end: true, sort: (task) => task.metrics["write-records"], cell: (task) => compact(task.metrics["write-records"]) },
+  { key: "lag", head: "Lag", title: "batches behind, on the channel that is furthest behind", width: 48, end: true, sort: (task) => lagOf(task), cell: (task) => count(lagOf(task)) },
+  { key: "batch", head: "Batch", title: "the last one that was committed", width: 64, end: true, sort: (task) => task.batch, cell: (task) => (task.batch < 0 ? "–" : count(task.batch)) },
+  { key: "watermark", head: "Watermark", width: 84, end: true, sort: (task) => task.watermark_ms, cell: (task) => <Watermark ms={task.watermark_ms} /> },
+  { key: "state-size", head: "State", title: "of its operators", width: 80, end: true, sort: (task) => task.state_bytes, cell: (task) => bytes(task.state_bytes) },
+  { key: "skew", head: "Skew", title: "the largest partition by the mean, of the source or the state that is most uneven", width: 60, end: true, sort: (task) => task.skew, cell: (task) => <Skew task={task} /> },
+  { key: "parallelism", head: "Partitions", title: "of its state", width: 76, end: true, sort: (task) => task.parallelism, cell: (task) => count(task.parallelism) },
+  { key: "for", head: "For", title: "how long its last run has been up", width: 104, end: true, sort: (task) => task.duration, cell: (task) => duration(wholeSeconds(task.duration)) },
   { key: "run", head: "Run", title: "how often its query was started in this generation", width: 48, end: true, sort: (task) => task.run, cell: (task) => count(task.run) },
+  { key: "since", head: "Since", title: "when its last run was up", width: 130, end: true, sort: (task) => task["start-time"], cell: (task) => <Time ms={task["start-time"]} /> },
 ];
+
+export function Skew({ task }: { task: Vertex }) {
+  if (task.skew === null) return <None why="nothing is measured by partition" />;
+  return (
+    <span class={isUneven(task.skew) ? "uneven" : ""} title={task.skew_of ?? ""}>
+      {skew(task.skew)}
+    </span>
+  );
+}
 
 export function Watermark({ ms }: { ms: number | null }) {
   if (ms !== null && ms > 8.64e15 / 2) return <Tag title="all windows are closed">end of time</Tag>;
   return <Time ms={ms} />;
+}
+
+/** It changes once a second. */
+export function wholeSeconds(ms: number | null): number | null {
+  return ms === null ? null : Math.floor(ms / 1000) * 1000;
 }
 
 function lagOf(task: Vertex): number | null {

@@ -1,16 +1,19 @@
 /** What failed, and how the job came back. */
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { ExceptionEntry, ExceptionInfo, JobDetails, JobExceptions, JobRestarts, RestartInfo } from "../lib/contract";
 import { count, duration } from "../lib/format";
 import { useJob } from "../lib/job";
 import { usePages } from "../lib/paging";
+import { total, type Span } from "../lib/phases";
 import { href } from "../lib/route";
-import { Badge, Button, Card, Copy, Empty, Failing, Loading, None, Tabs, Tag, Tiles, Time } from "../parts/basics";
+import { Badge, Button, Card, Copy, Empty, Facts, Failing, Loading, None, Tabs, Tag, Tiles, Time } from "../parts/basics";
+import { PhaseBar } from "../parts/bars";
+import { Drawer } from "../parts/dialog";
 import { Icon } from "../parts/icons";
 import { Table, type Column } from "../parts/table";
 
-const EVENTS = ["restart", "task-failed", "task-started", "generation", "ended"] as const;
+const EVENTS = ["restart", "task-failed", "task-started", "generation", "restored", "caught-up", "ended"] as const;
 const CLASSES: Readonly<Record<string, string>> = {
   user: "only you can put it right: the job, its data, its settings",
   external: "another system failed or was away",
@@ -71,7 +74,7 @@ function Exceptions({ base }: { base: string }) {
           }
         >
           <ExceptionFacts one={root} />
-          <Trace one={root} />
+          <Trace text={root.stacktrace} />
         </Card>
       )}
       <Card title="Exception history" tight>
@@ -120,7 +123,7 @@ function Exception({ one, open }: { one: ExceptionEntry; open: boolean }) {
             <ExceptionFacts one={one} />
           </div>
           {(one.endpoint ?? one.taskManagerId) !== null && <p class="exception-facts wide-only">{one.endpoint ?? one.taskManagerId}</p>}
-          <Trace one={one} />
+          <Trace text={one.stacktrace} />
           {one.concurrentExceptions.length > 0 && (
             <>
               <h3>At the same time</h3>
@@ -129,7 +132,7 @@ function Exception({ one, open }: { one: ExceptionEntry; open: boolean }) {
                   <p>
                     <strong>{other.exceptionName}</strong> in {other.taskName ?? "the job"} <Labels labels={other.failureLabels} />
                   </p>
-                  <Trace one={other} />
+                  <Trace text={other.stacktrace} />
                 </div>
               ))}
             </>
@@ -149,13 +152,13 @@ function ExceptionFacts({ one }: { one: ExceptionInfo }) {
   );
 }
 
-function Trace({ one }: { one: ExceptionInfo }) {
+function Trace({ text }: { text: string }) {
   return (
     <div class="trace">
       <pre tabIndex={0} aria-label="Stack trace">
-        {one.stacktrace}
+        {text}
       </pre>
-      <Copy text={one.stacktrace} what="stack trace" />
+      <Copy text={text} what="stack trace" />
     </div>
   );
 }
@@ -180,54 +183,62 @@ function readRestarts(answer: JobRestarts) {
 
 function Restarts({ base }: { base: string }) {
   const view = useJob();
-  const pages = usePages<JobRestarts, RestartInfo>(`${base}/restarts?limit=100`, readRestarts, byPosition, view.version(...EVENTS));
-  const scale = useMemo(() => Math.max(1000, ...pages.rows.map((one) => downtime(one) ?? 0)), [pages.rows]);
-  const columns = useMemo(() => restartColumns(view.jid, scale), [view.jid, scale]);
+  const pages = usePages<JobRestarts, RestartInfo>(`${base}/restarts?limit=25`, readRestarts, byPosition, view.version(...EVENTS));
+  const [open, setOpen] = useState<string | null>(null);
+  const scale = useMemo(() => Math.max(1000, ...pages.rows.map((one) => total(spansOf(one) ?? []))), [pages.rows]);
+  const columns = useMemo(() => restartColumns(view.jid, scale, setOpen), [view.jid, scale]);
   if (pages.trouble && !pages.first) return <Failing trouble={pages.trouble} what="restarts" retry={pages.reload} />;
   if (!pages.first) return <Loading what="restarts" lines={6} />;
+  const chosen = pages.rows.find((one) => one.position === open);
   return (
-    <Card
-      title="Restarts"
-      tight
-      aside={
-        <ul class="legend">
-          {SPANS.map(({ id, name, what }) => (
-            <li key={id} title={what}>
-              <span class={`swatch phase ${id}`} aria-hidden="true" />
-              {name}
-            </li>
-          ))}
-        </ul>
-      }
-    >
-      {pages.trouble && <Failing trouble={pages.trouble} what="more restarts" retry={pages.reload} />}
-      {pages.rows.length === 0 ? (
-        <Empty title="No restart yet">As far as the history goes back.</Empty>
-      ) : (
-        <Table
-          label="Restarts, the newest first"
-          rows={pages.rows}
-          columns={columns}
-          rowKey={byPosition}
-          onEnd={pages.more ? pages.loadMore : undefined}
-          tall
-          footer={
-            pages.more ? (
-              <Button tone="plain" busy={pages.loading} onClick={pages.loadMore}>
-                Load older ones
-              </Button>
-            ) : undefined
-          }
-        />
-      )}
-    </Card>
+    <>
+      <Card
+        title="Restarts"
+        tight
+        aside={
+          <ul class="legend">
+            {SPANS.map(({ id, name, what }) => (
+              <li key={id} title={what}>
+                <span class={`swatch phase ${id}`} aria-hidden="true" />
+                {name}
+              </li>
+            ))}
+          </ul>
+        }
+      >
+        {pages.trouble && <Failing trouble={pages.trouble} what="more restarts" retry={pages.reload} />}
+        {pages.rows.length === 0 ? (
+          <Empty title="No restart yet">As far as the history goes back.</Empty>
+        ) : (
+          <Table
+            label="Restarts, the newest first"
+            rows={pages.rows}
+            columns={columns}
+            rowKey={byPosition}
+            chosen={open}
+            onOpen={(one) => setOpen(one.position)}
+            onEnd={pages.more ? pages.loadMore : undefined}
+            tall
+            footer={
+              pages.more ? (
+                <Button tone="plain" busy={pages.loading} onClick={pages.loadMore}>
+                  Load older ones
+                </Button>
+              ) : undefined
+            }
+          />
+        )}
+      </Card>
+      {chosen && <RestartDrawer one={chosen} jid={view.jid} onClose={() => setOpen(null)} />}
+    </>
   );
 }
 
 const SPANS = [
   { id: "delay", name: "decide", what: "from the failure to the restart that answers it" },
   { id: "alignment", name: "wait", what: "the delay of the restart strategy" },
-  { id: "async", name: "restore", what: "until it ran again" },
+  { id: "async", name: "restore", what: "from then until all that went back ran again" },
+  { id: "commit", name: "replay", what: "from then until it was where it had been before" },
 ] as const;
 
 function downtime(one: RestartInfo): number | null {
@@ -235,30 +246,57 @@ function downtime(one: RestartInfo): number | null {
   return from === null || one.running_ms === null ? null : one.running_ms - from;
 }
 
-function RestartBar({ one, scale }: { one: RestartInfo; scale: number }) {
+/** What a restart took, part by part. Null while nothing runs again. */
+function spansOf(one: RestartInfo): Span[] | null {
   const all = downtime(one);
-  if (all === null || one.timestamp === null || one.running_ms === null) return <None why="it does not run again yet" />;
+  if (all === null || one.timestamp === null || one.running_ms === null) return null;
   const decide = Math.max(0, one.timestamp - (one.failed_ms ?? one.timestamp));
   const wait = Math.min(one.delay_ms ?? 0, Math.max(0, one.running_ms - one.timestamp));
-  const parts = [decide, wait, Math.max(0, all - decide - wait)];
-  const words = SPANS.map(({ name }, index) => `${name} ${duration(parts[index])}`).join(", ");
-  let left = 0;
+  const parts = [decide, wait, one.restore_ms ?? Math.max(0, all - decide - wait), one.replay_ms ?? 0];
+  return SPANS.map(({ id, name }, index) => ({ phase: id, name, ms: parts[index] ?? 0 }));
+}
+
+function RestartBar({ one, scale }: { one: RestartInfo; scale: number }) {
+  const spans = spansOf(one);
+  return spans === null ? <None why="it does not run again yet" /> : <PhaseBar spans={spans} scale={scale} />;
+}
+
+function RestartDrawer({ one, jid, onClose }: { one: RestartInfo; jid: string; onClose: () => void }) {
+  const spans = spansOf(one);
+  const again = one.running_ms === null ? "it does not run again yet" : "another failure came between, or an earlier release did not write it down";
   return (
-    <div class="phasebar" role="img" aria-label={words} title={words}>
-      {SPANS.map(({ id }, index) => {
-        const ms = parts[index] ?? 0;
-        const style = { left: `${(100 * left) / scale}%`, width: `${(100 * ms) / scale}%` };
-        left += ms;
-        return <span key={id} class={`phase ${id}`} style={style} />;
-      })}
-    </div>
+    <Drawer title={`Restart of ${whose(one)}`} onClose={onClose}>
+      <p class="drawer-lead">
+        {one.class && <Tag title={CLASSES[one.class] ?? ""}>{one.class}</Tag>} {one.cause}
+      </p>
+      <h3>Time</h3>
+      <RestartBar one={one} scale={Math.max(1, total(spans ?? []))} />
+      <Facts
+        facts={[
+          { name: "Failed", title: "when it was taken in; how long it took to be noticed nobody records", value: <Time ms={one.failed_ms} /> },
+          { name: "Decide", title: SPANS[0].what, value: duration(spans?.[0]?.ms) },
+          { name: "Wait", title: SPANS[1].what, value: duration(one.delay_ms) },
+          { name: "Restore", title: SPANS[2].what, value: one.restore_ms === null ? <None why={again} /> : duration(one.restore_ms) },
+          { name: "Ran again", value: one.running_ms === null ? <None why={again} /> : <Time ms={one.running_ms} /> },
+          { name: "Replay", title: SPANS[3].what, value: one.replay_ms === null ? <None why="it has not caught up yet, or another failure came between" /> : duration(one.replay_ms) },
+          { name: "Down for", title: "from the failure until it ran again", value: duration(downtime(one)) },
+          { name: "Back to", value: one.checkpoint === null ? <None why={one.level === "task" ? "only the task restarted" : "nothing"} /> : <a href={href("jobs", jid, "checkpoints", one.checkpoint)}>checkpoint {one.checkpoint}</a> },
+        ]}
+      />
+      <h3>Stack trace</h3>
+      {one.stacktrace === null ? <p class="quiet">None was recorded.</p> : <Trace text={one.stacktrace} />}
+    </Drawer>
   );
 }
 
-function restartColumns(jid: string, scale: number): Column<RestartInfo>[] {
+function whose(one: RestartInfo): string {
+  return one.level === "job" ? "the whole job" : `task ${one.task}`;
+}
+
+function restartColumns(jid: string, scale: number, open: (position: string) => void): Column<RestartInfo>[] {
   return [
-    { key: "time", head: "Time", width: 160, cell: (one) => <Time ms={one.timestamp} /> },
-    { key: "level", head: "What", width: 150, grow: 1, cell: (one) => (one.level === "job" ? <strong>the whole job</strong> : <span class="cut">task {one.task}</span>) },
+    { key: "time", head: "Time", width: 130, cell: (one) => <Time ms={one.timestamp} /> },
+    { key: "level", head: "What", width: 130, grow: 1, cell: (one) => (one.level === "job" ? <strong>the whole job</strong> : <span class="cut">task {one.task}</span>) },
     { key: "class", head: "Class", width: 110, cell: (one) => (one.class ? <Tag title={CLASSES[one.class] ?? ""}>{one.class}</Tag> : <None />) },
     {
       key: "cause",
@@ -266,9 +304,9 @@ function restartColumns(jid: string, scale: number): Column<RestartInfo>[] {
       width: 220,
       grow: 3,
       cell: (one) => (
-        <span class="cut" title={one.cause}>
+        <button type="button" class="link cause" title={`${one.cause}: the stack trace, and how long each part took`} onClick={() => open(one.position)}>
           {one.cause}
-        </span>
+        </button>
       ),
     },
     {
@@ -280,6 +318,6 @@ function restartColumns(jid: string, scale: number): Column<RestartInfo>[] {
       cell: (one) => (one.checkpoint === null ? <None why={one.level === "task" ? "only the task restarted" : "nothing"} /> : <a href={href("jobs", jid, "checkpoints", one.checkpoint)}>{one.checkpoint}</a>),
     },
     { key: "down", head: "Down for", title: "from the failure until it ran again", width: 96, end: true, cell: (one) => duration(downtime(one)) },
-    { key: "bar", head: "Decide, wait, restore", width: 180, grow: 2, cell: (one) => <RestartBar one={one} scale={scale} /> },
+    { key: "bar", head: "Decide, wait, restore, replay", width: 200, grow: 2, cell: (one) => <RestartBar one={one} scale={scale} /> },
   ];
 }

@@ -1,11 +1,11 @@
 /** Sinks: what each guarantees, where its rows come from, and how commits go. */
 
-import type { CheckpointingStatistics, JobDetails, JobReceiptPage, PlanSink, SinkReceipt, Transactions } from "../lib/contract";
-import { count, duration, time, unwritten } from "../lib/format";
+import type { CheckpointingStatistics, JobDetails, JobReceiptPage, PlanSink, SinkFigures, SinkReceipt, Transactions } from "../lib/contract";
+import { count, duration, plural, time, unwritten } from "../lib/format";
 import { useJob } from "../lib/job";
 import { useQuery } from "../lib/query";
 import { href } from "../lib/route";
-import { Card, Empty, Failing, Loading, Notice, Tiles } from "../parts/basics";
+import { Badge, Card, Empty, Failing, Loading, None, Notice, Tiles } from "../parts/basics";
 import { GuaranteeBadge } from "../parts/states";
 import { Table, type Column } from "../parts/table";
 
@@ -43,10 +43,64 @@ export function SinksPage({ job }: { job: JobDetails }) {
           <Table label="Sinks" rows={rows} columns={columns(view.jid)} rowKey={(sink) => sink.uid} rowHeight={42} />
         )}
       </Card>
+      <OpenTransactions job={job} />
       <Receipts jid={view.jid} version={version} />
     </>
   );
 }
+
+/** What each sink owes at this moment. */
+function OpenTransactions({ job }: { job: JobDetails }) {
+  if (job.plan.nodes.every(({ sinks }) => sinks.length === 0)) return null;
+  return (
+    <Card title="Transactions" aside={<span class="quiet">counts since the process began</span>} tight>
+      {job.sinks.length === 0 ? (
+        <Empty title="Only a job that runs can tell">What an ended job left in doubt stands first among the receipts.</Empty>
+      ) : (
+        <Table label="Transactions" rows={job.sinks} columns={TRANSACTIONS} rowKey={(sink) => sink.sink} />
+      )}
+    </Card>
+  );
+}
+
+const mean = (ms: number, times: number): string => duration(times > 0 ? ms / times : null);
+
+const TRANSACTIONS: Column<SinkFigures>[] = [
+  {
+    key: "sink",
+    head: "Sink",
+    width: 150,
+    grow: 2,
+    sort: (one) => one.sink,
+    cell: (one) => (
+      <span class="tags">
+        <strong>{one.sink}</strong>
+        {one.full && (
+          <Badge tone="warn" title="a batch waits until something is committed">
+            full
+          </Badge>
+        )}
+      </span>
+    ),
+  },
+  { key: "open", head: "Open", title: "batches in the open transaction: not pre-committed yet", width: 96, end: true, sort: (one) => one.open_batches, cell: (one) => (one.open_batches === null ? <None why="the task has not started" /> : plural(one.open_batches, "batch", "batches")) },
+  { key: "pre", head: "Pre-committed", title: "they wait for their checkpoint to complete", width: 112, end: true, sort: (one) => one.pre_committed, cell: (one) => count(one.pre_committed) },
+  { key: "due", head: "To commit", title: "their checkpoint is complete", width: 84, end: true, sort: (one) => one.due, cell: (one) => count(one.due) },
+  {
+    key: "doubt",
+    head: "In doubt",
+    title: "left by an earlier generation, or a commit has failed and may or may not have had its effect",
+    width: 84,
+    end: true,
+    sort: (one) => one.in_doubt,
+    cell: (one) => (one.in_doubt > 0 ? <Badge tone="warn">{count(one.in_doubt)}</Badge> : count(one.in_doubt)),
+  },
+  { key: "committed", head: "Committed", width: 90, end: true, sort: (one) => one.committed, cell: (one) => count(one.committed) },
+  { key: "recovered", head: "Recovered", title: "of those: pre-committed by an earlier generation", width: 88, end: true, sort: (one) => one.recovered_commits, cell: (one) => count(one.recovered_commits) },
+  { key: "failed", head: "Failed tries", title: "of pre-commits, and of commits; the latter are tried again", width: 96, end: true, sort: (one) => one.failed_pre_commits + one.failed_commits, cell: (one) => `${count(one.failed_pre_commits)}, ${count(one.failed_commits)}` },
+  { key: "abandoned", head: "Given up", title: "by name, by somebody", width: 80, end: true, sort: (one) => one.abandoned, cell: (one) => count(one.abandoned) },
+  { key: "took", head: "Mean times", title: "of a pre-commit, of a commit", width: 130, end: true, cell: (one) => `${mean(one.pre_commits_ms, one.pre_commits)}, ${mean(one.commits_ms, one.committed)}` },
+];
 
 /** What was published with each checkpoint, and what is in doubt. */
 function Receipts({ jid, version }: { jid: string; version: number }) {

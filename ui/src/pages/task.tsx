@@ -2,11 +2,11 @@
 
 import type { PlanNode, Vertex } from "../lib/contract";
 import { bytes, count, duration, percent, rate } from "../lib/format";
-import { Badge, Empty, Facts, None, Tag, type Tone } from "../parts/basics";
+import { Badge, Empty, Facts, None, Tag, Time, type Tone } from "../parts/basics";
 import { RatioBar } from "../parts/bars";
 import { Drawer } from "../parts/dialog";
 import { GuaranteeBadge, TaskBadge } from "../parts/states";
-import { Watermark } from "./overview";
+import { Skew, Watermark, wholeSeconds } from "./overview";
 
 const LEVELS: Readonly<Record<string, readonly [Tone, string]>> = {
   ok: ["ok", "at most 10 % of the time"],
@@ -56,6 +56,11 @@ function Figures({ task }: { task: Vertex }) {
             ),
           },
           { name: "Waited for readers", title: "since the process began", value: duration(task.wait_ms) },
+          { name: "Was busy", title: "what its batches took besides, since the process began", value: duration(wholeSeconds(task.metrics["accumulated-busy-time"])) },
+          { name: "Was idle", title: "without a batch at work, since the process began", value: duration(wholeSeconds(task.metrics["accumulated-idle-time"])) },
+          { name: "Up since", title: "its last run", value: <Time ms={task["start-time"]} /> },
+          { name: "Up for", value: duration(wholeSeconds(task.duration)) },
+          task["end-time"] === null ? null : { name: "Ended", title: "its last run", value: <Time ms={task["end-time"]} /> },
         ]}
       />
       <h3>Data</h3>
@@ -72,12 +77,22 @@ function Figures({ task }: { task: Vertex }) {
           { name: "Run", title: "how often its query was started in this generation", value: count(task.run) },
         ]}
       />
-      <h3>State</h3>
+      <h3>State and partitions</h3>
       <Facts
         facts={[
           { name: "Partitions", value: task.parallelism === null ? <None why="no state, or not known yet" /> : count(task.parallelism) },
           { name: "Rows", value: count(task.state_rows) },
           { name: "Size", value: bytes(task.state_bytes) },
+          {
+            name: "Skew",
+            title: "the largest partition by the mean, of the source or the state that is most uneven",
+            value: (
+              <>
+                <Skew task={task} />
+                {task.skew_of !== null && <span class="quiet"> of {task.skew_of}</span>}
+              </>
+            ),
+          },
         ]}
       />
       {Object.keys(task.lag).length > 0 && (
