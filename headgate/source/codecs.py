@@ -3,14 +3,15 @@
 One rule: a place in a file is counted in the bytes that come out of it. Whoever wants to be at a place of a compressed
 file reads it from its beginning. What ends too early, or is something else, is an error and never an end.
 
-The codec is told by how the name ends. Python's own reader of bzip2 takes what it cannot read after the last stream for
-the end; Arrow's does not.
+The codec is told by how the name ends. A file may be several that were written one after the other. Neither reader of
+bzip2 that there is reads these right: Python's takes what it cannot read for the end, Arrow's fails at an empty one.
 """
 
+import bz2
 import gzip
 import io
 from pathlib import PurePath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 import pyarrow as pa
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 GZIP = ".gz"
-CODECS = {".bz2": "bz2", ".lz4": "lz4", ".zst": "zstd", ".zstd": "zstd"}
+BZIP2 = ".bz2"
+BY_ARROW = {".lz4": "lz4", ".zst": "zstd", ".zstd": "zstd"}
 """How names end, and Arrow's name of the codec."""
+KNOWN = (BZIP2, GZIP, *BY_ARROW)
 UNKNOWN = (".7z", ".Z", ".br", ".deflate", ".lzo", ".snappy", ".xz", ".zip")
 """Of files that are compressed in a way that is not read here. Their bytes are no lines."""
 PASSED_BYTES = 256 << 10
@@ -33,23 +36,28 @@ def content(directory: str, file: str, stream: BinaryIO) -> BinaryIO:
     ending = PurePath(file).suffix
     if ending == GZIP:
         return cast("BinaryIO", gzip.GzipFile(fileobj=stream))
-    if ending in CODECS:
-        return cast("BinaryIO", io.BufferedReader(_Decompressed(stream, CODECS[ending]), PASSED_BYTES))
+    if ending in KNOWN:
+        return cast("BinaryIO", io.BufferedReader(_Sought(stream, ending), PASSED_BYTES))
     if ending in UNKNOWN:
-        known = ", ".join([GZIP, *CODECS])
         raise BadStorage(
             f"{directory}: {file!r} is compressed in a way that is not read: put it there as it was before, or with a "
-            f"name that ends in one of {known}"
+            f"name that ends in one of {', '.join(KNOWN)}"
         )
     return stream
 
 
-class _Decompressed(io.RawIOBase):
-    """A stream of Arrow's that begins again where somebody goes back."""
+class _Reading(Protocol):
+    """What comes out of a compressed file, from its beginning to its end."""
 
-    def __init__(self, compressed: BinaryIO, codec: str) -> None:
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Sought(io.RawIOBase):
+    """The same, which begins again where somebody goes back."""
+
+    def __init__(self, compressed: BinaryIO, ending: str) -> None:
         self._compressed = compressed
-        self._codec = codec
+        self._ending = ending
         self._begin()
 
     def readable(self) -> bool:
@@ -78,5 +86,46 @@ class _Decompressed(io.RawIOBase):
 
     def _begin(self) -> None:
         self._compressed.seek(0)
-        self._stream = pa.CompressedInputStream(pa.PythonFile(self._compressed, mode="r"), self._codec)
         self._at = 0
+        if self._ending == BZIP2:
+            self._stream: _Reading = _Bzip2(self._compressed)
+        else:
+            kept = pa.PythonFile(_Kept(self._compressed), mode="r")
+            self._stream = pa.CompressedInputStream(kept, BY_ARROW[self._ending])
+
+
+class _Kept(io.RawIOBase):
+    """A stream that stays open when Arrow has done with it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._stream.read(size)
+
+
+class _Bzip2:
+    """Streams of bzip2, one after the other, and nothing else after them."""
+
+    def __init__(self, compressed: BinaryIO) -> None:
+        self._compressed = compressed
+        self._next = bz2.BZ2Decompressor()
+
+    def read(self, size: int, /) -> bytes:
+        ahead = b""
+        while True:
+            if self._next.eof:
+                ahead = self._next.unused_data or self._compressed.read(PASSED_BYTES)
+                if not ahead:
+                    return b""
+                self._next = bz2.BZ2Decompressor()
+            elif self._next.needs_input:
+                ahead = self._compressed.read(PASSED_BYTES)
+                if not ahead:
+                    raise EOFError("it ends too early")
+            if data := self._next.decompress(ahead, size):
+                return data
+            ahead = b""

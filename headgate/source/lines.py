@@ -72,7 +72,7 @@ def handed_out(
     """Lines as Spark's parser gets them: with their place, if an error is to say it."""
     for batch in batches:
         values = batch.column(0)
-        if first == 0 and not form.header and values[0].as_py().startswith(MARK):
+        if first == 0 and not (form.kind == "csv" and form.header) and values[0].as_py().startswith(MARK):
             values = pa.concat_arrays([pa.array([values[0].as_py().removeprefix(MARK)]), values.slice(1)])
         columns = [values]
         if len(schema) > 1:

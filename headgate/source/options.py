@@ -24,8 +24,7 @@ Option = str | bool | int | float
 FLAG, CHARACTER, NUMBER, TEXT = "True or False", "one character", "a whole number", "text"
 _BOTH = {
     FLAG: "enableDateTimeParsingFallback",
-    TEXT: """columnNameOfCorruptRecord dateFormat encoding locale mode timeFormat timeZone timestampFormat
-        timestampNTZFormat""",
+    TEXT: "columnNameOfCorruptRecord dateFormat encoding locale mode timeZone timestampFormat timestampNTZFormat",
 }
 _CSV = {
     FLAG: "enforceSchema header ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace",
@@ -129,6 +128,10 @@ def _known(kind: str, options: object) -> dict[str, Option]:
         if names[small] in known:
             raise _wrong(f"options has {names[small]!r} twice: leave one out")
         known[names[small]] = _fitting(str(said), value, OPTIONS[kind][names[small]])
+    if str(known.get("unescapedQuoteHandling", "")).upper() == "RAISE_ERROR":
+        raise _wrong(
+            "options has unescapedQuoteHandling RAISE_ERROR, which Spark does not ask mode about: take another"
+        )
     encoding = str(known.get("encoding", "utf-8"))
     if ENCODINGS.fullmatch(encoding) is None or not _is_codec(encoding):
         raise _wrong(

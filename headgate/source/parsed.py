@@ -24,7 +24,7 @@ UNFIT = "_headgate_unfit"
 SHOWN_CHARS = 80
 OURS = {"header", "encoding", "comment", "enforceSchema", "columnNameOfCorruptRecord"}
 """Options that are done when a line comes to the parser, or are said otherwise."""
-FORMATS = ("dateFormat", "timeFormat", "timestampFormat", "timestampNTZFormat")
+FORMATS = ("dateFormat", "timestampFormat", "timestampNTZFormat")
 
 
 def line_schema(form: Form) -> StructType:
