@@ -2,7 +2,7 @@
 
 One rule: every line that was counted is handed out, whatever is in it. What is a row of it, Spark's parser says
 (``parsed``). Bytes that are no text in the encoding of the files are an error where lines that do not fit are one, and
-else the sign that Unicode has for them, as in Spark's readers.
+else the sign that Unicode has for them, as in Spark's reader of CSV.
 """
 
 import csv

@@ -3,9 +3,10 @@
 One rule: every row that was counted is either read, or named in an error. Rows are counted from 1 in what a user sees.
 
 A row is a line of a text, JSON or CSV file (a CSV file's first line names its columns and is not a row, unless the user
-says that there is none), or a row of a Parquet file. The planner counts rows and finds the bytes where a piece begins
-and ends; executors read the piece as Arrow batches. A file never changes: it has the size that the planner saw, or
-nothing of it is taken. Bytes of a file that is compressed are counted as they come out.
+says that there is none; with Spark's parser what is blank or a comment above it is none either), or a row of a Parquet
+file. The planner counts rows and finds the bytes where a piece begins and ends; executors read the piece as Arrow
+batches. A file never changes: it has the size that the planner saw, or nothing of it is taken. Bytes of a file that is
+compressed are counted as they come out.
 
 Where the user says so, a line that does not fit is a row of nulls, or no row; it counts as a line all the same, so that
 offsets mean what they did.

@@ -29,14 +29,14 @@ def _arrow(codec: str) -> Callable[[bytes], bytes]:
     return compress
 
 
-COMPRESS = {
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
     ".zst": _arrow("zstd"),
     ".zstd": _arrow("zstd"),
     ".lz4": _arrow("lz4"),
 }
-every_codec = pytest.mark.parametrize("ending", COMPRESS)
+ENDINGS = sorted(COMPRESS)
 
 
 def lines(first: int, end: int) -> bytes:
@@ -47,7 +47,7 @@ def test_every_codec_that_there_is_is_tried() -> None:
     assert set(COMPRESS) == set(codecs.KNOWN)
 
 
-@every_codec
+@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 def test_every_row_comes_once_however_it_is_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, limit: int
@@ -63,7 +63,7 @@ def test_every_row_comes_once_however_it_is_compressed(
     assert found == list(range(50))
 
 
-@every_codec
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_new_reader_goes_on_in_the_middle_of_a_compressed_file(tmp_path: Path, ending: str) -> None:
     (tmp_path / f"a{ending}").write_bytes(COMPRESS[ending](lines(0, 100_000)))
     made = reader(tmp_path)
@@ -75,7 +75,7 @@ def test_a_new_reader_goes_on_in_the_middle_of_a_compressed_file(tmp_path: Path,
     assert [row["n"] for row in read(again, middle, end)] == list(range(61_234, 100_000))
 
 
-@every_codec
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_compressed_files_may_be_glued_together(tmp_path: Path, ending: str) -> None:
     compress = COMPRESS[ending]
     (tmp_path / f"a{ending}").write_bytes(compress(lines(0, 7)) + compress(b"") + compress(lines(7, 20)))
@@ -89,7 +89,7 @@ def test_what_zstandard_skips_is_skipped(tmp_path: Path) -> None:
     assert [row["n"] for row in everything(reader(tmp_path))] == list(range(5))
 
 
-@every_codec
+@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("cut", [5, 30, -5, -1])
 def test_a_compressed_file_that_was_cut_is_named(tmp_path: Path, ending: str, cut: int) -> None:
     (tmp_path / f"a{ending}").write_bytes(COMPRESS[ending](lines(0, 5000))[:cut])
@@ -97,7 +97,7 @@ def test_a_compressed_file_that_was_cut_is_named(tmp_path: Path, ending: str, cu
         everything(reader(tmp_path))
 
 
-@every_codec
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_file_that_is_not_what_its_name_says_is_named(tmp_path: Path, ending: str) -> None:
     for data in (b'{"n": 1}\n', COMPRESS[ending](lines(0, 5)) + b'{"n": 6}\n'):
         (tmp_path / f"a{ending}").write_bytes(data)
@@ -114,7 +114,7 @@ def test_a_file_that_is_compressed_in_another_way_is_refused_and_not_taken_for_l
         everything(reader(tmp_path, mode="PERMISSIVE"))
 
 
-@every_codec
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_any_place_of_a_compressed_file_can_be_sought(ending: str) -> None:
     data = lines(0, 3000)
     stream = codecs.content("/data", f"a{ending}", io.BytesIO(COMPRESS[ending](data)))

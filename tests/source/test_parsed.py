@@ -36,6 +36,7 @@ def texts(frame: DataFrame) -> Found:
 def ours(spark: SparkSession, directory: Path, kind: str, ddl: str, options: Mapping[str, Any]) -> DataFrame:
     """The rows of a directory as ``load`` has them, without a stream: our reader, then Spark's parser."""
     schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
     form = form_of(kind, None, None, None, options)
     parsed.try_out(spark, schema, form)
     form = replace(form, names=parsed.header_names(form, schema))
@@ -170,7 +171,7 @@ def test_a_line_beyond_a_bound_of_the_parser_is_for_the_user_to_correct(
 ) -> None:
     (tmp_path / "a").write_text("n,name\n1,a\n2,abcdef,c,d\n", encoding="utf-8")
     for mode in ("FAILFAST", "PERMISSIVE"):
-        with pytest.raises(Exception, match="2,abcdef,c,d|exceed") as raised:
+        with pytest.raises(Exception, match=r"2,abcdef,c,d|exceed") as raised:
             ours(spark, tmp_path, "csv", NAMED, {"mode": mode, **options}).collect()
         assert classify(str(raised.value)).kind is FailureClass.USER
 
