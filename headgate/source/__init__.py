@@ -7,7 +7,11 @@ cannot do that says so (``replayable``).
 ``generator``   rows that are made up, each one computed from its number
 ``logdir``      a directory to which files are added
 ``listing``     the files of such a directory, in order
+``options``     how they are written, as users say it
+``codecs``      what is in a file that may be compressed
 ``rows``        the rows of such a file
+``lines``       its lines, where Spark's own parser makes rows of them
+``parsed``      and those rows
 
 Not here: channels between tasks, which ``headgate.channel`` reads; when a source is read, which the job says.
 """

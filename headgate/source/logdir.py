@@ -14,7 +14,7 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -39,17 +39,13 @@ from pyspark.sql.types import (
 from headgate.columns import check_columns
 from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption
+from headgate.source import parsed
 from headgate.source.api import Source
 from headgate.source.listing import Listing
+from headgate.source.options import FAILFAST, FORMATS, PERMISSIVE, Form, Option, form_of
 from headgate.source.rows import (
-    CORRUPT,
-    FAILFAST,
-    FORMATS,
-    MODES,
-    PERMISSIVE,
     FileIndex,
     FileSlice,
-    Form,
     changed,
     index,
     newest,
@@ -77,9 +73,10 @@ def source(
     rows_per_batch: int | None = None,
     bounded: bool = False,
     consumed: str | os.PathLike[str] = "keep",
-    mode: str = "FAILFAST",
+    mode: str | None = None,
     header: bool | None = None,
     sep: str | None = None,
+    options: Mapping[str, Option] | None = None,
 ) -> "FileSource":
     """Read the files of a directory in the order of their names, and those that come after them.
 
@@ -89,8 +86,8 @@ def source(
     ...), are not looked at. The driver and all executors must see the directory under the same path.
 
     ``format``           "json": an object a line; "csv": one row a line, after a first line with the names of the
-                         columns; "text": a line is a row; "parquet". Files of lines whose names end in ".gz" are
-                         compressed by gzip, and are read from their beginning by whoever reads a part of them
+                         columns; "text": a line is a row; "parquet". Files of lines whose names end in ".gz", ".bz2",
+                         ".zst" or ".lz4" are compressed, and are read from their beginning by whoever reads a part
     ``schema``           the columns, as DDL, such as "user STRING, amount DOUBLE, at TIMESTAMP". Other columns of the
                          files are left out; a field that a JSON object does not have is null. Times in JSON and CSV
                          carry their zone (2025-01-01T00:00:00Z), or the column is a TIMESTAMP_NTZ
@@ -99,11 +96,14 @@ def source(
     ``consumed``         what becomes of files that a completed checkpoint has gone past: "keep", "delete", or the path
                          of a directory on the same file system that they are moved to
     ``mode``             what becomes of a line of JSON or CSV that does not fit the schema, in Spark's words:
-                         "FAILFAST" is an error; "DROPMALFORMED" leaves it out; "PERMISSIVE" makes it a row of nulls,
-                         with the line itself in the column ``_corrupt_record STRING``, if the schema has it. The latter
-                         two leave out blank lines
+                         "FAILFAST" (the default) is an error; "DROPMALFORMED" leaves it out; "PERMISSIVE" makes it a
+                         row of nulls, with the line itself in the column ``_corrupt_record STRING``, if the schema has
+                         it. The latter two leave out blank lines
     ``header``           of CSV: False if the first line is a row; columns are those of the schema then, in its order
     ``sep``              of CSV: what stands between two columns, one character; a comma, if nothing is said
+    ``options``          those of Spark's readers of JSON and CSV, by their names. If they are given, even none, Spark's
+                         own parser gets the lines: slower, and as forgiving. A first line with names has those of the
+                         schema, in its order, then
     """
     if format not in FORMATS:
         raise InvalidOption(f"files.source: format is {format!r}: give one of {', '.join(FORMATS)}")
@@ -118,7 +118,7 @@ def source(
     check_columns(schema, "files.source: schema")
     if not isinstance(consumed, str | os.PathLike):
         raise InvalidOption(f"files.source: consumed is {consumed!r}: give 'keep', 'delete' or the path of a directory")
-    form = _form(format, mode, header, sep)
+    form = form_of(format, mode, header, sep, options)
     directory = _local(os.fspath(path))
     place = os.fspath(consumed)
     archive = None if place in (KEEP, DELETE) else _local(place)
@@ -126,22 +126,6 @@ def source(
         raise InvalidOption(f"files.source: consumed is {place!r}, which is read: give another directory")
     after = archive or place
     return FileSource(directory, form, schema, rows_per_batch, bounded=bounded, consumed=after)
-
-
-def _form(kind: str, mode: object, header: object, sep: object) -> Form:
-    """How the files are written, if that can be."""
-    if mode not in MODES:
-        raise InvalidOption(f"files.source: mode is {mode!r}: give one of {', '.join(MODES)}")
-    if mode != FAILFAST and kind not in ("json", "csv"):
-        raise InvalidOption(f"files.source: mode={mode!r} is for json and csv, not for {kind}: leave it out")
-    for name, given in (("header", header), ("sep", sep)):
-        if given is not None and kind != "csv":
-            raise InvalidOption(f"files.source: {name}={given!r} is for csv, not for {kind}: leave it out")
-    if header is not None and not isinstance(header, bool):
-        raise InvalidOption(f"files.source: header is {header!r}: give True or False")
-    if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n'):
-        raise InvalidOption(f"files.source: sep is {sep!r}: give one character of ASCII, such as ';' or '\\t'")
-    return Form(kind, header is not False, sep or ",", str(mode))
 
 
 class FileSource(Source):
@@ -178,23 +162,27 @@ class FileSource(Source):
 
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - any interval will do
         """Check the schema and the directory, and let Spark read through ``LogReader``."""
-        schema = _checked(self._schema, self._form)
+        schema, form = _checked(self._schema, self._form), self._form
+        if form.by_spark:
+            parsed.try_out(spark, schema, form)
+            form = replace(form, names=parsed.header_names(form, schema))
         if not self._listing.names() and self._bounded:
             # Without a batch nobody would ever be asked whether this is the end.
             raise BadStorage(f"{self._path} holds no files: put them there first, or do not say that it is bounded")
         spark.dataSource.register(LogFiles)
-        return (
+        read = (
             spark.readStream.format(FORMAT)
-            .schema(schema)
+            .schema(parsed.line_schema(form) if form.by_spark else schema)
             .options(
                 directory=self._path,
-                form=json.dumps(asdict(self._form)),
+                form=json.dumps(asdict(form)),
                 rows_per_batch=str(self._rows_per_batch or START_ROWS),
                 bytes_per_batch=str(BATCH_BYTES if self.sizes_itself else ""),
                 partitions=str(spark.sparkContext.defaultParallelism),
             )
             .load()
         )
+        return parsed.rows_of(read, schema, form, self._path) if form.by_spark else read
 
     def ended(self, offset: str) -> bool:
         """Whether it is bounded, and ``offset`` is at the end of the last file that is there now."""
@@ -224,8 +212,9 @@ class FileSource(Source):
         limit = ", in batches that size themselves" if given is None else f", at most {given} rows a batch"
         end = ", to the end of what is there" if self._bounded else ""
         then = {KEEP: "", DELETE: ", then deleted"}.get(self._consumed, f", then moved to {self._consumed}")
+        parser = " by Spark's parser" if self._form.by_spark else ""
         unfit = "" if self._form.mode == FAILFAST else f", {self._form.mode}"
-        return f"files of {self._path} ({self._form.kind}{unfit}{limit}{end}{then})"
+        return f"files of {self._path} ({self._form.kind}{parser}{unfit}{limit}{end}{then})"
 
 
 @dataclass(frozen=True)
@@ -439,10 +428,11 @@ def _checked(ddl: str, form: Form) -> StructType:
         raise InvalidOption(f"files.source: in the schema {ddl!r} a column is NOT NULL: files cannot promise that")
     if kind == "text" and [field.dataType for field in schema] != [StringType()]:
         raise InvalidOption(f"files.source: the schema {ddl!r} does not fit text: give one column, 'line STRING'")
-    if form.mode == PERMISSIVE and CORRUPT in schema.names and schema[CORRUPT].dataType != StringType():
-        raise InvalidOption(f"files.source: the column {CORRUPT} holds lines as they are: declare it as STRING")
+    corrupt = parsed.corrupt_column(form)
+    if form.mode == PERMISSIVE and corrupt in schema.names and schema[corrupt].dataType != StringType():
+        raise InvalidOption(f"files.source: the column {corrupt} holds lines as they are: declare it as STRING")
     for field in schema:
-        if kind != "parquet" and not _written_as_text(field.dataType, nested=kind == "json"):
+        if kind != "parquet" and not form.by_spark and not _written_as_text(field.dataType, nested=kind == "json"):
             raise InvalidOption(
                 f"files.source: {kind} cannot hold the column {field.name!r}, {field.dataType.simpleString()}: "
                 f"declare it as what the file says, such as STRING, and convert it in the job"

@@ -3,15 +3,15 @@
 One rule: every row that was counted is either read, or named in an error. Rows are counted from 1 in what a user sees.
 
 A row is a line of a text, JSON or CSV file (a CSV file's first line names its columns and is not a row, unless the user
-says that there is none), or a row of a Parquet file. The planner counts rows and finds the bytes where a piece begins
-and ends; executors read the piece as Arrow batches. A file never changes: it has the size that the planner saw, or
-nothing of it is taken. Bytes of a file that is compressed are counted as they come out.
+says that there is none; with Spark's parser what is blank or a comment above it is none either), or a row of a Parquet
+file. The planner counts rows and finds the bytes where a piece begins and ends; executors read the piece as Arrow
+batches. A file never changes: it has the size that the planner saw, or nothing of it is taken. Bytes of a file that is
+compressed are counted as they come out.
 
 Where the user says so, a line that does not fit is a row of nulls, or no row; it counts as a line all the same, so that
 offsets mean what they did.
 """
 
-import gzip
 import io
 import os
 import re
@@ -21,25 +21,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headgate.errors import BadStorage, ExternalError
+from headgate.source import lines
+from headgate.source.codecs import content
+from headgate.source.options import CORRUPT, DROPMALFORMED, FAILFAST, PERMISSIVE, Form
 
-FORMATS = ("json", "csv", "parquet", "text")
-PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
-MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
-"""What becomes of a line that does not fit, in Spark's words."""
-CORRUPT = "_corrupt_record"
-"""The column that gets such a line as it stands, if the schema has it. Spark's name for it."""
-COMPRESSED = ".gz"
 CHUNK_BYTES = 4 << 20
 """Lines are parsed this many bytes at a time."""
 MARK_BYTES = 256 << 10
@@ -48,18 +43,6 @@ NEWLINE = ord("\n")
 
 Parse = Callable[[bytes], pa.Table]
 UnfitLine = Callable[[bytes], pa.Table | None]
-
-
-@dataclass(frozen=True)
-class Form:
-    """How files are written, and what becomes of lines that do not fit."""
-
-    kind: str
-    header: bool = True
-    """Of CSV files: whether their first line names the columns."""
-    sep: str = ","
-    """Of CSV files: what stands between two columns."""
-    mode: str = FAILFAST
 
 
 @dataclass(frozen=True)
@@ -93,15 +76,18 @@ def index(directory: str, file: str, form: Form) -> FileIndex:
         size = os.fstat(stream.fileno()).st_size
         if form.kind == "parquet":
             return FileIndex(size, _parquet(directory, file, stream).metadata.num_rows)
-        marks, lines, length, last = [], 0, 0, b"\n"
-        content = _content(file, stream)
-        while chunk := content.read(MARK_BYTES):
-            lines += chunk.count(b"\n")
-            length += len(chunk)
-            marks.append(lines)
-            last = chunk[-1:]
+        marks, ended, length, last = [], 0, 0, b"\n"
+        inside = content(directory, file, stream)
         header = 1 if form.kind == "csv" and form.header else 0
-        whole = lines + (last != b"\n")
+        if form.by_spark:
+            header = lines.header_lines(inside, form)
+            inside.seek(0)
+        while chunk := inside.read(MARK_BYTES):
+            ended += chunk.count(b"\n")
+            length += len(chunk)
+            marks.append(ended)
+            last = chunk[-1:]
+        whole = ended + (last != b"\n")
         return FileIndex(size, max(whole - header, 0), header, tuple(marks), length)
 
 
@@ -121,9 +107,9 @@ def piece(directory: str, file: str, known: FileIndex, first: int, end: int) -> 
     if not known.marks:
         return FileSlice(file, known.size, first, end)
     with _opened(directory, file) as stream:
-        content = _content(file, stream)
-        begins = _line_start(content, known, first + known.header)
-        return FileSlice(file, known.size, first, end, begins, _line_start(content, known, end + known.header))
+        inside = content(directory, file, stream)
+        begins = _line_start(inside, known, first + known.header)
+        return FileSlice(file, known.size, first, end, begins, _line_start(inside, known, end + known.header))
 
 
 def read(directory: str, wanted: FileSlice, form: Form, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -134,9 +120,15 @@ def read(directory: str, wanted: FileSlice, form: Form, schema: pa.Schema) -> It
         if form.kind == "parquet":
             yield from _read_parquet(directory, wanted, stream, schema)
             return
-        content = _content(wanted.file, stream)
-        parse = _parser(directory, wanted, content, form, schema)
-        yield from _read_lines(directory, wanted, content, parse, _unfit_line(form, schema))
+        inside = content(directory, wanted.file, stream)
+        if form.by_spark:
+            if form.names:
+                lines.check_header(directory, wanted.file, inside, form)
+            found = _read_lines(directory, wanted, inside, lines.splitter(form), None)
+            yield from lines.handed_out(found, wanted.file, wanted.first, form=form, schema=schema)
+            return
+        parse = _parser(directory, wanted, inside, form, schema)
+        yield from _read_lines(directory, wanted, inside, parse, _unfit_line(form, schema))
 
 
 def changed(directory: str, file: str) -> BadStorage:
@@ -187,11 +179,6 @@ def _opened(directory: str, file: str) -> Iterator[BinaryIO]:
 # -- lines ---------------------------------------------------------------------------------------------------------
 
 
-def _content(file: str, stream: BinaryIO) -> BinaryIO:
-    """The lines of a file: what is compressed is read as what it was."""
-    return cast("BinaryIO", gzip.GzipFile(fileobj=stream)) if file.endswith(COMPRESSED) else stream
-
-
 def _line_start(stream: BinaryIO, known: FileIndex, line: int) -> int:
     """The byte at which a line begins: after the newline of the one before."""
     if line == 0:
@@ -239,22 +226,22 @@ def _count(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
-def _conforming(lines: list[bytes], parse: Parse, unfit_line: UnfitLine) -> Iterator[pa.Table]:
+def _conforming(data: list[bytes], parse: Parse, unfit_line: UnfitLine) -> Iterator[pa.Table]:
     """The rows of lines some of which may not fit, in their order. Halves are tried until such a line is alone."""
     try:
-        whole = parse(b"".join(lines))
+        whole = parse(b"".join(data))
     except pa.ArrowException:
         whole = None
     if whole is not None:
         yield whole
-    elif len(lines) == 1:
-        instead = unfit_line(lines[0])
-        if instead is not None and lines[0].strip():
+    elif len(data) == 1:
+        instead = unfit_line(data[0])
+        if instead is not None and data[0].strip():
             yield instead
     else:
-        half = len(lines) // 2
-        yield from _conforming(lines[:half], parse, unfit_line)
-        yield from _conforming(lines[half:], parse, unfit_line)
+        half = len(data) // 2
+        yield from _conforming(data[:half], parse, unfit_line)
+        yield from _conforming(data[half:], parse, unfit_line)
 
 
 def _unfit_line(form: Form, schema: pa.Schema) -> UnfitLine | None:
@@ -272,8 +259,8 @@ def _unfit_line(form: Form, schema: pa.Schema) -> UnfitLine | None:
 
 
 def _first_unfit_line(data: bytes, parse: Parse) -> tuple[int, str]:
-    lines = io.BytesIO(data).readlines()
-    return _first_unfit(len(lines), lambda count: parse(b"".join(lines[:count])))
+    each = io.BytesIO(data).readlines()
+    return _first_unfit(len(each), lambda count: parse(b"".join(each[:count])))
 
 
 def _first_unfit(rows: int, parse: Callable[[int], object]) -> tuple[int, str]:
@@ -318,8 +305,7 @@ def _parser(directory: str, wanted: FileSlice, stream: BinaryIO, form: Form, sch
 
 
 def _parse_text(data: bytes) -> pa.Table:
-    lines = pc.split_pattern(pa.array([data.removesuffix(b"\n")], pa.binary()), b"\n")
-    return pa.table({"value": lines.flatten()})
+    return pa.table({"value": lines.split(data)})
 
 
 def _lines(data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:

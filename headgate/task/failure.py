@@ -22,8 +22,13 @@ REFUSED = re.compile(
     r"AnalysisException|ParseException|STATE_STORE_\w*SCHEMA\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|"
     r"UNSUPPORTED_STREAMING_OPERATION"
 )
-BAD_DATA = re.compile(r"^(?:\S+Exception: )?\[\w+(?:\.\w+)*\] .*SQLSTATE: (?:22|P0)\w{3}\b", re.MULTILINE)
-"""An expression met a value that it cannot take, or was told to fail: SQL's classes 22 and P0."""
+BAD_DATA = re.compile(
+    r"^(?:\S+Exception: )?\[\w+(?:\.\w+)*\] .*SQLSTATE: (?:22|P0)\w{3}\b|"
+    r"\[MALFORMED_CSV_RECORD\] |\bcom\.univocity\.\S*TextParsingException\b",
+    re.MULTILINE,
+)
+"""An expression met a value that it cannot take, or was told to fail: SQL's classes 22 and P0. Or Spark's parser of CSV
+met a line beyond its bounds."""
 NAMED = re.compile(r"(?:: |Caused by: )?([\w.$]*(?:Error|Exception|Interrupted)\b.*:.*)")
 PASSING = (OSError, EOFError, MemoryError, ExternalError, PySparkRuntimeError)
 """Exceptions that say nothing of the row at hand: the network, a disk, memory, Spark's own channels."""
