@@ -39,7 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What commands log goes where it is in nobody's way. Five files for each job are kept.
-os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / "headgate-test-logs"))
+os.environ.setdefault("HEADGATE_LOGS", str(Path(tempfile.gettempdir()) / f"headgate-test-logs-{os.getuid()}"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -57,6 +57,12 @@ def open_page(browser: Browser) -> Iterator[Opened]:
     assert wrong == []
 
 
+@pytest.fixture(autouse=True)
+def no_logs_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs belong to a job by its name, and other tests have jobs of this name."""
+    monkeypatch.setenv("HEADGATE_LOGS", str(tmp_path / "logs"))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> JobStore:
     return JobStore.open(open_store(str(tmp_path / "storage")), "orders")

@@ -144,7 +144,7 @@ def test_where_it_begins_is_said_as_spark_says_it(starting: Any, options: dict[s
 
 
 @pytest.mark.parametrize(
-    ("options", "patience"),
+    ("options", "timeouts"),
     [
         ({}, {"default.api.timeout.ms": "30000"}),
         ({"fetch.max.bytes": 1}, {"default.api.timeout.ms": "30000"}),

@@ -31,7 +31,7 @@ GOOD: dict[str, Any] = {"url": "https://host:9200", "index": "orders", "id": "nu
         ({"routing": ""}, "routing=.*names no column"),
         ({"version": ""}, "version=.*names no column"),
         ({"user": "me"}, "user and password go together"),
-        ({"user": "me", "password": "x", "api_key": "y"}, "give one of them"),
+        ({"user": "me", "password": "x", "api_key": "y"}, "give only one of them"),
         ({"key": "file"}, "key is given without certificate"),
         ({"url": "http://host", "ca": "file"}, "has no TLS"),
         ({"bulk_rows": 0}, "bulk_rows=0 is too few"),
