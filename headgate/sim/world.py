@@ -285,9 +285,8 @@ class World:
             return
         phase, ending = process.state.phase, process.state.termination.ending
         drained = ending is Ending.STOPPED and self.checker.drained is not None
-        if phase is Phase.CLOSED and (
-            ending in (Ending.FINISHED, Ending.CANCELLED) or (drained and self.run_after_drain)
-        ):
+        over = ending in (Ending.FINISHED, Ending.CANCELLED) or (drained and self.run_after_drain)
+        if phase is Phase.CLOSED and over and ending is not None:
             self._end(process, ending)
         elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:
             self.electing = True
