@@ -11,7 +11,7 @@ from random import Random
 
 from headgate.core import invariants, timing
 from headgate.core.effects import Effect
-from headgate.core.errors import HeadgateError
+from headgate.core.errors import CoreError
 from headgate.core.events import (
     BatchCommitted,
     BatchEntered,
@@ -286,7 +286,7 @@ class World:
         phase, ending = process.state.phase, process.state.termination.ending
         drained = ending is Ending.STOPPED and self.checker.drained is not None
         over = ending in (Ending.FINISHED, Ending.CANCELLED) or (drained and self.run_after_drain)
-        if phase is Phase.CLOSED and ending is not None and over:
+        if phase is Phase.CLOSED and over and ending is not None:
             self._end(process, ending)
         elif phase in (Phase.CLOSED, Phase.DEPOSED) or not process.alive:
             self.electing = True
@@ -301,7 +301,7 @@ class World:
         self.over = True
         try:
             invariants.check(process.state)
-        except HeadgateError as error:
+        except CoreError as error:
             self.violation(str(error))
         if ending is Ending.FINISHED:
             self._land_all()
