@@ -11,7 +11,7 @@ from random import Random
 
 from headgate.core import invariants, timing
 from headgate.core.effects import Effect
-from headgate.core.errors import CoreError
+from headgate.core.errors import HeadgateError
 from headgate.core.events import (
     BatchCommitted,
     BatchEntered,
@@ -301,7 +301,7 @@ class World:
         self.over = True
         try:
             invariants.check(process.state)
-        except CoreError as error:
+        except HeadgateError as error:
             self.violation(str(error))
         if ending is Ending.FINISHED:
             self._land_all()
