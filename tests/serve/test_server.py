@@ -148,7 +148,7 @@ def test_a_job_that_runs_is_asked_and_commanded_through_its_process(web: Web, st
             job.do(lambda: job.core.complete(1))
             assert waiting.result(60)["operation"]["checkpointId"] == 1
         assert [each["request-id"] for each in web.get("/v1/jobs/orders/operations")["operations"]] == ["mine"]
-        assert web.ask("POST", "/v1/jobs/orders/stop", {"drain": True}).code == 400
+        assert web.ask("POST", "/v1/jobs/orders/stop", {"drains": True}).code == 400
         assert web.ask("GET", "/v1/jobs/orders/operations/other").code == 404
     finally:
         job.server.close()
