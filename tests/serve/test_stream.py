@@ -1,5 +1,6 @@
 """What happens in a job is told as it happens, to whoever listens, and nothing is done for nobody."""
 
+import time
 from contextlib import ExitStack
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from headgate.serve import broadcast
 from headgate.serve.broadcast import Broadcast
+from headgate.serve.paths import stream
 from tests.cli.live import Job
 from tests.serve.web import Events, Web
 
@@ -23,6 +25,21 @@ def test_who_listens_gets_the_job_at_once_and_events_as_they_come(job: Job, web:
         assert events.until("event")["text"] == "two"
         job.core.tell(job.core.committed("a", 7))
         assert events.until("job")["vertices"][0]["batch"] == 7
+
+
+def test_time_that_goes_by_is_no_news(job: Job, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose tasks run and have nothing to do: they have run for longer, and were idle for longer."""
+    monkeypatch.setattr(stream, "EVERY_S", 0.02)
+    with web.asking("GET", STREAM) as response:
+        events = Events(response)
+        [before] = events.until("job")["vertices"]
+        job.core.now_ms += 400
+        time.sleep(0.4)
+        [after] = web.get("/v1/jobs/orders")["vertices"]
+        assert after["duration"] > before["duration"]
+        assert after["metrics"]["accumulated-idle-time"] > before["metrics"]["accumulated-idle-time"]
+        job.server.publish([{"at": 7, "event": "notice", "text": "one"}])
+        assert events.next()[0] == "event", "not the job again"
 
 
 def test_when_the_process_ends_it_says_so_and_the_stream_is_over(job: Job, web: Web) -> None:

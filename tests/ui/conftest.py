@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+from headgate.run.logfiles import LOGS_VARIABLE
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.ui.answers import Recorded
@@ -69,7 +70,8 @@ def store(tmp_path: Path) -> JobStore:
 
 
 @pytest.fixture
-def job(store: JobStore) -> Iterator[DrivenJob]:
+def job(store: JobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DrivenJob]:
+    monkeypatch.setenv(LOGS_VARIABLE, str(tmp_path / "logs"))  # Others on this machine may have run a job of its name.
     found = DrivenJob(store)
     yield found
     found.close()
