@@ -18,7 +18,7 @@ from headgate.errors import HeadgateError
 from headgate.serve import models
 from headgate.serve.asking import RequestRefused
 from headgate.serve.catalog import JobCatalog
-from headgate.serve.gate import API, App, Receive, Scope, Send
+from headgate.serve.gate import API, App, Receive, Scope, Send, is_api
 from headgate.serve.paths import ALL
 from headgate.serve.ui import make_ui
 from headgate.task.logs import failures
@@ -40,14 +40,13 @@ def make_app(catalog: JobCatalog) -> App:
     api, ui = make_api(catalog), make_ui()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        inside = scope["path"] == API or scope["path"].startswith(f"{API}/")
-        await (api if inside else ui)(scope, receive, send)
+        await (api if is_api(scope["path"]) else ui)(scope, receive, send)
 
     return app
 
 
 def make_api(catalog: JobCatalog) -> FastAPI:
-    """The paths below ``/v1``."""
+    """The paths below ``/v1``, and ``/metrics``."""
     app = FastAPI(
         title=TITLE,
         version=headgate.__version__,
