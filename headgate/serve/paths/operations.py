@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Path, Query
@@ -95,7 +96,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         async def operation(jid: str, request: str, wait: Wait = 0, after: After = 1 << 30) -> Any:
             job = await job_of(catalog, jid)
             if job.requests is None:
-                path = f"/operations/{request}?wait={wait}&after={after}"
+                path = f"/operations/{quote(request, safe='')}?wait={wait}&after={after}"
                 return await asking.forward(job, "GET", path, None, wait)
             found = await _wait(job.requests, request, wait, after)
             if found is None:
