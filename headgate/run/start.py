@@ -26,7 +26,7 @@ from headgate.access import MODES, make_directory
 from headgate.channel.gates import Gates
 from headgate.core.effects import Effect
 from headgate.core.errors import InvalidGraph, InvalidSettings, NotRestorable
-from headgate.core.events import Event, TransactionCommitted
+from headgate.core.events import CancelAsked, Event, TransactionCommitted
 from headgate.core.ids import CheckpointId, LeaderId, SinkId, TaskId
 from headgate.core.records import Ending, Restore
 from headgate.core.restart import FailureClass
@@ -458,6 +458,8 @@ class Running:
         if isinstance(event, TransactionCommitted):
             with self._stepped:
                 self._stepped.notify_all()
+        if isinstance(event, CancelAsked):
+            self._control.taken(event, effects)
         lines = self._recorder.watch(now_ms, event, before, after, effects)
         if isinstance(event, Observation) and event.kind == "progress":
             text = self._advice.batch(event.fields["task"], event.fields["about"].batchDuration)

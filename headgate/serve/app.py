@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 import headgate
 from headgate.errors import HeadgateError
+from headgate.redact import redact
 from headgate.serve import models
 from headgate.serve.asking import RequestRefused
 from headgate.serve.catalog import JobCatalog
@@ -122,4 +123,4 @@ async def _away(_: Request, error: Exception) -> JSONResponse:
 
 async def _broken(request: Request, error: Exception) -> JSONResponse:
     failures.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _errors(500, [f"{type(error).__name__}: {error}; the log has the trace"])
+    return _errors(500, [redact(f"{type(error).__name__}: {error}; the log has the trace")])

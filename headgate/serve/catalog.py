@@ -100,7 +100,7 @@ class ServedJob(ABC):
     storage: str
     """Where its storage is, in the words of a user."""
     uri: str
-    """Where its own folder in it is."""
+    """Where its own folder in it is, to be shown."""
     reading: PastReading
     broadcast: Broadcast
     at_hand: bool

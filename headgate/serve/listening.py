@@ -97,7 +97,7 @@ class HttpServer:
 
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         loop.set_exception_handler(self._heard)
-        connections = Connections(config_for(Gate(make_app(self._catalog), self._access)))
+        connections = Connections(config_for(Gate(make_app(self._catalog), self._access)), tls=self._tls is not None)
         with self._lock:
             if self._closing:
                 return

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.core.effects import Notify
-from headgate.core.events import Event
+from headgate.core.effects import Effect, Notify
+from headgate.core.events import CancelAsked, Event
 from headgate.core.ids import LeaderId
 from headgate.errors import HeadgateError
 from headgate.metrics.reporting import Metrics
+from headgate.redact import redact
 from headgate.run.control import HOST, SPEAKS, this_machine
 from headgate.run.exporting import Exports, Opener
 from headgate.run.inspecting import Inspection
@@ -47,8 +48,8 @@ class RunningJob(ServedJob):
     ) -> None:
         """``state_of`` gives its status."""
         self.jid = self.name = store.job
-        self.uri = store.uri
-        self.storage = store.uri.removesuffix(f"/{store.job}")
+        self.uri = redact(store.uri)
+        self.storage = self.uri.removesuffix(f"/{store.job}")
         self.reading = PastReading(store.for_looking())
         self.broadcast = Broadcast()
         self.requests = requests
@@ -177,6 +178,10 @@ class ControlServer:
     def answer(self, tell: Notify) -> None:
         """What the core tells, to whoever asked."""
         self._requests.answer(tell)
+
+    def taken(self, asked: CancelAsked, orders: Sequence[Effect]) -> None:
+        """What the core makes of a request."""
+        self._requests.taken(asked, orders)
 
     def publish(self, lines: Sequence[LineView]) -> None:
         """What happened, to whoever listens."""

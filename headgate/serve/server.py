@@ -19,6 +19,7 @@ from headgate.serve.patience import PatientStore
 from headgate.store import jobstore
 from headgate.store.api import Store
 from headgate.store.jobstore import JobStore
+from headgate.task.logs import failures
 from headgate.view import job as views
 
 LIST_AGAIN_S = 1.0
@@ -42,7 +43,7 @@ class StoredJob(ServedJob):
         self.jid = jid
         self.name = store.job
         self.storage = storage
-        self.uri = store.uri
+        self.uri = redact(store.uri)
         self.reading = PastReading(store.for_looking())
         self.broadcast = Broadcast()
         self._store = store
@@ -116,6 +117,7 @@ class StoredJob(ServedJob):
         history = self._store.for_looking().history()
         wait_s = FOLLOW_S if self._store.local_root is not None else FOLLOW_FAR_S
         seen: dict[Any, int] | None = None
+        told = False
         while not stopped.is_set():
             try:
                 if seen is None:
@@ -125,6 +127,10 @@ class StoredJob(ServedJob):
                     self.broadcast.publish([line for _, line in history.follow(seen)])
             except (HeadgateError, OSError):  # It may be away for a while. The state of the job says what is wrong.
                 seen = None
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who listen wait for what comes next
+                if not told:
+                    failures.error("following the events of job %s", self.name, exc_info=error)
+                seen, told = None, True
             stopped.wait(wait_s)
 
 

@@ -1,6 +1,7 @@
 """Where the metrics of a job go, and what is refused."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import headgate as hg
 from headgate.errors import InvalidJob, InvalidOption
 from headgate.metrics.reporting import Metrics
 from headgate.metrics.settings import PORT_MAX, OpenTelemetry, Prometheus, reporters
+from headgate.run.start import Running
 from tests.metrics.facts import eventful
 from tests.view.test_job import live
 
@@ -93,3 +95,16 @@ def test_reporters_are_told_apart_from_all_else() -> None:
     assert reporters(None) == ()
     with pytest.raises(TypeError):
         reporters("both")
+
+
+def test_that_an_event_is_miscounted_ends_no_job_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def take(self, line: Any) -> None:
+            raise KeyError(line["event"])
+
+    running: Any = SimpleNamespace(metrics=Broken(), _miscounted=False)
+    for _ in range(3):
+        Running._count(running, {"event": "restart"})
+    assert [one.getMessage() for one in caplog.records] == [
+        "metrics have missed an event, and may from now on be wrong"
+    ]

@@ -24,6 +24,7 @@ from headgate.serve import patience, server
 from headgate.serve.access import ServerAccess
 from headgate.serve.listening import HttpServer
 from headgate.store.api import Entry, open_store
+from headgate.store.history import HistoryReader
 from headgate.store.jobstore import JobStore
 from headgate.store.local import LocalStore
 from tests.cli.live import Job, crashed, stopped
@@ -305,6 +306,77 @@ def test_the_id_of_a_job_never_comes_to_mean_another(unsteady: tuple[list[Unstea
     opened(first.local_root, "orders").give_up_claim()
     assert phases(web) == {"orders~2": "crashed"}
     assert web.ask("POST", "/v1/jobs/orders/cancel", {}).code == 404
+
+
+def test_following_a_job_goes_on_after_whatever_went_wrong(
+    web: Web, storages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(storages[0], "orders")
+    keep(crashed(), store)
+    follow, failed = HistoryReader.follow, threading.Event()
+
+    def once(self: HistoryReader, seen: dict[Any, int]) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise ValueError("nobody has thought of it")
+        return follow(self, seen)
+
+    monkeypatch.setattr(HistoryReader, "follow", once)
+    with web.asking("GET", "/v1/jobs/orders/stream") as response:
+        events, told = Events(response), threading.Event()
+
+        def tell() -> None:
+            assert failed.wait(60)
+            while not told.wait(0.05):
+                store.append_history([{"at": 1, "event": "notice", "text": "hello"}])
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        try:
+            assert events.until("event")["text"] == "hello"
+        finally:
+            told.set()
+            thread.join()
+
+
+def test_logs_are_of_the_job_that_is_asked_for(
+    web: Web, storages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("HEADGATE_LOGS", str(logs))
+    for storage, pid in zip(storages, (11, 12), strict=True):
+        store = opened(storage, "orders")
+        keep(crashed(), store)
+        store.append_history([{"at": 9, "event": "generation", "generation": 2, "base": None, "leader": f"{pid}-abc"}])
+        (logs / f"orders.{pid}.log").write_text(f"of {storage.name}\n")
+    (logs / "orders.13.log").write_text("of a third one\n")
+    for jid, line in (("orders", "of first"), ("orders~2", "of second")):
+        found = web.get(f"/v1/jobs/{jid}/logs")
+        assert (len(found["logs"]), found["lines"]) == (1, [line])
+    assert web.ask("GET", "/v1/jobs/orders~2/logs?name=orders.11.log").code == 404
+    opened(storages[1], "orders").give_up_claim()
+    assert len(web.get("/v1/jobs/orders/logs")["logs"]) == 3, "only one has the name: all that is there is its own"
+
+
+def test_what_is_asked_of_a_process_is_asked_by_the_name_that_was_given(
+    web: Web, storages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    job = Job(opened(storages[0], "orders"))
+    forward = server.StoredJob.forward
+
+    def see(self: server.StoredJob, method: str, path: str, body: Any, wait_s: float) -> Any:
+        asked.append(path)
+        return forward(self, method, path, body, wait_s)
+
+    monkeypatch.setattr(server.StoredJob, "forward", see)
+    try:
+        assert web.ask("GET", "/v1/jobs/orders/operations/x%3Fwait=60&y").code == 404
+        assert web.ask("GET", "/v1/jobs/orders/operations/a%20b%0D%0AX").code == 404
+    finally:
+        job.server.close()
+    assert [each.partition("?")[0] for each in asked] == ["/operations/x%3Fwait%3D60%26y", "/operations/a%20b%0D%0AX"]
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

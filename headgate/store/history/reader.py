@@ -9,7 +9,8 @@ successor wrote. What cannot be read is in the answer as an event of its own, ``
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -102,8 +103,7 @@ class HistoryReader:
         self._known: dict[SegmentKey, SegmentView] = {}
         self._looked = False
         self._figures: dict[SegmentState, dict[str, list[float]]] = {}
-        self._merged: tuple[list[SegmentState], dict[str, list[float]]] = [], merged([])
-        """The figures of all segments but the newest, and which those were."""
+        self._together = FiguresTogether()
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -266,17 +266,13 @@ class HistoryReader:
     def figures(self) -> dict[str, list[float]]:
         """The figures of all completed checkpoints, each in order of size.
 
-        Those of all segments but the newest are put together once, since these do not change.
+        They are put together once; what has come since is added. They are good until the next call.
         """
         views = [view for view in self._views() if view.header.completed or view.made]
-        states = [view.state for view in views[:-1]]
-        before, together = self._merged
-        if states[: len(before)] != before:
-            before, together = [], merged([])
-        if len(states) > len(before):
-            together = merged([together, *map(self._figures_of, views[len(before) : -1])])
-        self._merged = states, together
-        return merged([together, *map(self._figures_of, views[-1:])])
+        if not self._together.goes_on_in(views):
+            self._together = FiguresTogether()
+        self._together.take(views, self._figures_of)
+        return self._together.values
 
     # -- the job's status ------------------------------------------------------------------------------------------
 
@@ -444,10 +440,42 @@ class _Wanted:
         )
 
 
+class FiguresTogether:
+    """The figures of several segments, each in order of size: of those that do not change, and of one that grows."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.values: dict[str, list[float]] = merged([])
+        self._states: list[SegmentState] = []
+        """The segments of which all figures are here."""
+        self._growing: SegmentIndex | None = None
+        """The one after these, and how many of its figures are here."""
+        self._taken: dict[str, int] = {}
+
+    def goes_on_in(self, views: Sequence[SegmentView]) -> bool:
+        """Whether nothing that is here has gone or has become something else."""
+        count = len(self._states)
+        if [view.state for view in views[:count]] != self._states:
+            return False
+        return self._growing is None or any(view.made is self._growing for view in views[count : count + 1])
+
+    def take(self, views: Sequence[SegmentView], figures_of: Callable[[SegmentView], dict[str, list[float]]]) -> None:
+        """Take in what these have more."""
+        fresh = views[len(self._states) :]
+        if self._growing is not None:
+            fresh = fresh[1:]
+            for name, values in self.values.items():
+                for value in self._growing.figures[name][self._taken[name] :]:
+                    insort(values, value)
+        if fresh:
+            self.values = merged([self.values, *map(figures_of, fresh)])
+        self._growing = views[-1].made if views else None
+        self._states = [view.state for view in (views if self._growing is None else views[:-1])]
+        self._taken = {name: 0 if self._growing is None else len(self._growing.figures[name]) for name in FIGURES}
+
+
 def merged(parts: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
     """Figures that are each in order, as one."""
-    if len(parts) == 1:
-        return {name: parts[0].get(name, []) for name in FIGURES}
     # What is in order already is merged, not sorted anew: Python's sort sees to that.
     return {name: sorted(chain.from_iterable(part.get(name, ()) for part in parts)) for name in FIGURES}
 
