@@ -7,7 +7,7 @@ a running job keeps its other cores; no more rows than are asked for come back; 
 import json
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,10 @@ class SparkStateReader:
 
     def rows(self, checkpoint: int, question: StateQuestion) -> tuple[list[dict[str, Any]], bool]:
         """See ``StateReader``."""
-        with self._asking(question, checkpoint), self._read(kept.find(self._store, checkpoint), question) as (frame, _):
+        with (
+            self._asking(question, checkpoint) as go_on,
+            self._read(kept.find(self._store, checkpoint), question, go_on) as (frame, _),
+        ):
             found = frame.select(PARTITION, _json("key").alias("key"), _value(frame).alias("value"))
             rows = found.limit(question.limit + 1).collect()
         told = [
@@ -63,9 +66,9 @@ class SparkStateReader:
         """See ``StateReader``. Both are read whole."""
         first, second = (kept.find(self._store, number) for number in (before, after))
         with (
-            self._asking(question, before, after),
-            self._read(first, question) as (was, session),
-            self._read(second, question, session) as (now, _),
+            self._asking(question, before, after) as go_on,
+            self._read(first, question, go_on) as (was, session),
+            self._read(second, question, go_on, session) as (now, _),
         ):
             many = question.operator.kind == JOIN or question.state == TIMERS
             left, right = _by_key(was, "before", many=many), _by_key(now, "after", many=many)
@@ -79,12 +82,16 @@ class SparkStateReader:
 
     @contextmanager
     def _read(
-        self, checkpoint: KeptCheckpoint, question: StateQuestion, session: SparkSession | None = None
+        self,
+        checkpoint: KeptCheckpoint,
+        question: StateQuestion,
+        go_on: Callable[[], None],
+        session: SparkSession | None = None,
     ) -> Iterator[tuple[DataFrame, SparkSession]]:
         """Rows of one operator's state in a checkpoint, and the session that reads them."""
         operator = kept.same(self._store, checkpoint, question.operator)
         snapshot = checkpoint.snapshot_of(operator)
-        with kept.materialized(self._store, snapshot, operator.number, self._scratch) as query:
+        with kept.materialized(self._store, checkpoint, operator, self._scratch, go_on) as query:
             asking = session or self._session(layout.read_offsets(query, snapshot.batch))
             reader = asking.read.format("statestore").option("batchId", int(snapshot.batch))
             for name, value in options_of(operator, question.state).items():
@@ -105,13 +112,20 @@ class SparkStateReader:
         return found
 
     @contextmanager
-    def _asking(self, question: StateQuestion, *checkpoints: int) -> Iterator[None]:
-        """Alone, and not for longer than is asked for."""
+    def _asking(self, question: StateQuestion, *checkpoints: int) -> Iterator[Callable[[], None]]:
+        """Alone, and not for longer than is asked for: what is given raises when that time is over."""
         timeout_s = question.timeout_s
         if not self._one.acquire(blocking=False):
             raise StateReaderBusy("another question about state is being answered: try again when it is done")
         context, group = self._spark.sparkContext, f"headgate-state-{uuid.uuid4().hex}"
         late = threading.Event()
+        too_late = ExternalError(
+            f"the state was not read within {timeout_s:g} s: ask for fewer rows, or give it longer"
+        )
+
+        def go_on() -> None:
+            if late.is_set():
+                raise too_late
 
         def cancel() -> None:
             late.set()
@@ -122,12 +136,10 @@ class SparkStateReader:
         try:
             context.setJobGroup(group, "state of a kept checkpoint", interruptOnCancel=True)
             timer.start()
-            yield
+            yield go_on
         except (PySparkException, Py4JError) as error:
             if late.is_set():
-                raise ExternalError(
-                    f"the state was not read within {timeout_s:g} s: ask for fewer rows, or give it longer"
-                ) from error
+                raise too_late from error
             for number in checkpoints:
                 kept.find(self._store, number)  # Or it was subsumed meanwhile, and says so.
             raise ExternalError(f"Spark cannot read the state: {_first_line(error)}") from error

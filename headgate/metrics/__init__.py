@@ -9,7 +9,7 @@ One rule: nothing is measured here. Everything is read from the status of the jo
 ``kinds``        what a metric is
 ``of_job``, ``of_tasks``, ``table``
                  every metric, with its twin in Flink
-``exposition``   the text that Prometheus scrapes, through its own client
+``exposition``   the text that Prometheus scrapes, of one job or of several, through its own client
 ``spans``        events into traces of checkpoints and recoveries
 ``telemetry``    both to an OpenTelemetry collector, through its own SDK
 ``reporting``    what a job that runs has of all that

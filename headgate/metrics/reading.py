@@ -14,16 +14,10 @@ from headgate.view.history import LineView
 Labels = tuple[str, ...]
 
 STATES = (
-    "starting",
-    "running",
-    "restarting",
-    "closing",
-    "finished",
-    "stopped",
-    "cancelled",
-    "failed",
-    "deposed",
+    *("starting", "running", "restarting", "closing", "finished", "stopped", "cancelled", "failed", "deposed"),
+    *("interrupted", "crashed", "damaged", "unknown", "new"),
 )
+"""The second row is of jobs that no process runs."""
 
 
 @dataclass(frozen=True)

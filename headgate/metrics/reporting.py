@@ -11,11 +11,7 @@ from headgate.metrics.settings import OpenTelemetry, Prometheus, Reporter
 from headgate.metrics.told import Told
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
     from headgate.metrics.telemetry import Telemetry
-
-HOST = "127.0.0.1"
 
 
 class Metrics:
@@ -28,7 +24,6 @@ class Metrics:
         self._reporters = tuple(reporters)
         self._told = Told()
         self._telemetry: list[Telemetry] = []
-        self._servers: list[WSGIServer] = []
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Take in an event of the job."""
@@ -42,16 +37,17 @@ class Metrics:
 
         return exposition.exposition(exposition.registry_of(self._job, self._facts), accept)
 
-    def open(self, tell: Callable[[str, str], None]) -> None:
+    def open(self, tell: Callable[[str, str], None], serve: Callable[[int], str]) -> None:
         """Begin to report as the job wants it. ``tell`` takes the kind of a line (notice, warning) and its text.
 
+        ``serve`` has the metrics served at a port, and says where: ``headgate.serve`` does it.
         A job runs without its metrics rather than not at all.
         """
         for reporter in self._reporters:
             try:
                 match reporter:
                     case Prometheus(port=port):
-                        self._serve(port, tell)
+                        tell("notice", f"metrics are served at {serve(port)}")
                     case OpenTelemetry():
                         from headgate.metrics.telemetry import Telemetry  # noqa: PLC0415 - it needs an extra
 
@@ -62,21 +58,9 @@ class Metrics:
 
     def close(self) -> None:
         """Report no more."""
-        for server in self._servers:
-            server.shutdown()
-            server.server_close()
         for each in self._telemetry:
             each.close()
-        self._servers, self._telemetry = [], []
-
-    def _serve(self, port: int, tell: Callable[[str, str], None]) -> None:
-        from prometheus_client import start_http_server  # noqa: PLC0415 - as in exposition
-
-        from headgate.metrics import exposition  # noqa: PLC0415 - as above
-
-        server, _ = start_http_server(port, HOST, exposition.registry_of(self._job, self._facts))
-        self._servers.append(server)
-        tell("notice", f"metrics are served at http://{HOST}:{server.server_port}/metrics")
+        self._telemetry = []
 
     def _facts(self) -> Facts:
         return Facts(self._status(), self._told)

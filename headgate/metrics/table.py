@@ -27,6 +27,7 @@ LEFT_OUT = Metric(
     "",
     lambda _: iter(()),
 )
+STATE_OF_JOB = next(metric for metric in JOB if metric.name == "headgate_job_state")
 METRICS = (*JOB, *CHECKPOINTS, *TASKS, *STATE, *STORE, *SINKS)
 
 

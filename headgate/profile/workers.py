@@ -24,6 +24,8 @@ IDLE_SAMPLES = 20
 """A process that only started others, or waited for them, is looked at again after this many samples."""
 PROCESSES_MAX = 32
 """At most this many processes are looked at."""
+LOOK_S = 8.0
+"""All of them together are looked at for no longer."""
 DUMP_S = 5.0
 """A process whose stacks do not come within this time is passed over."""
 ROLES = (
@@ -120,7 +122,7 @@ def sample(samples: int, interval_ms: int, stop: threading.Event) -> tuple[Stack
         begun_s = time.monotonic()
         if taken % IDLE_SAMPLES == 0:
             idle.clear()
-        for each in _seen_by(program, stop, idle):
+        for each in _seen_by(program, stop, idle, until_s):
             found.add((each.process, *each.frames), running=each.running)
         taken += 1
         stop.wait(max(0.0, begun_s + interval_s - time.monotonic()))
@@ -128,8 +130,8 @@ def sample(samples: int, interval_ms: int, stop: threading.Event) -> tuple[Stack
 
 
 def look() -> list[PythonStack]:
-    """What every thread of them is at, now."""
-    return _seen_by(_program(), threading.Event(), set())
+    """What every thread of them is at, now: of as many as can be asked within ``LOOK_S``."""
+    return _seen_by(_program(), threading.Event(), set(), time.monotonic() + LOOK_S)
 
 
 def parse(text: str) -> list[PythonStack]:
@@ -167,23 +169,24 @@ def _frame(frame: Mapping[str, Any]) -> str:
     return f"{frame['name']} ({frame['short_filename'] or frame['filename']}:{frame['line']})"
 
 
-def _seen_by(program: str, stop: threading.Event, idle: set[int]) -> list[PythonStack]:
+def _seen_by(program: str, stop: threading.Event, idle: set[int], until_s: float) -> list[PythonStack]:
     """All but those that are known to start others or to wait for them. Who is found to do only that becomes known."""
     found: list[PythonStack] = []
     for pid in of_this_job():
-        if stop.is_set():
+        left_s = until_s - time.monotonic()
+        if stop.is_set() or left_s <= 0:
             break
         if pid not in idle:
-            seen = _dump(program, pid)
+            seen = _dump(program, pid, min(DUMP_S, left_s))
             found += seen
             idle.update(() if seen else [pid])
     return found
 
 
-def _dump(program: str, pid: int) -> list[PythonStack]:
+def _dump(program: str, pid: int, timeout_s: float) -> list[PythonStack]:
     command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_S, check=False)  # noqa: S603 - ours
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)  # noqa: S603 - ours
     except subprocess.TimeoutExpired:
         return []
     except OSError as error:

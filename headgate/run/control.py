@@ -100,6 +100,15 @@ class ControlClient:
         view: dict[str, Any] = found.data["view"]
         return view
 
+    def metrics(self) -> str | None:
+        """The job's metrics as Prometheus reads them. None if nobody runs it here, or one who does not serve them."""
+        control = self._here()
+        try:
+            found = None if control is None else _exchange(control, "GET", "/metrics", None, ANSWER_S)
+        except _Silent:
+            return None
+        return found[1].decode() if found is not None and found[0] == 200 else None
+
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, wait_s: float = 0) -> Answered | None:
         """Ask for something below the job's path that may take this long. None if nobody runs it here."""
         control = self._here()
@@ -231,6 +240,17 @@ def _talk(
     control: Mapping[str, Any], method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
 ) -> Answered | None:
     """Ask, and hear the answer. None if nobody listens there, or not the one we mean."""
+    found = _exchange(control, method, path, body, timeout_s)
+    try:
+        return None if found is None else Answered(found[0], json.loads(found[1]))
+    except ValueError:
+        raise _Silent from None
+
+
+def _exchange(
+    control: Mapping[str, Any], method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
+) -> tuple[int, bytes] | None:
+    """The same, with the answer as it came."""
     if control.get("speaks") != SPEAKS:
         raise _Silent
     from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - most commands never ask anybody
@@ -250,11 +270,11 @@ def _talk(
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         said = response.read(ANSWER_BYTES_MAX)
-        return None if response.status == 401 else Answered(response.status, json.loads(said))
-    except (OSError, HTTPException, ValueError):
+    except (OSError, HTTPException):
         raise _Silent from None
     finally:
         connection.close()
+    return None if response.status == 401 else (response.status, said)
 
 
 def may_be_there(control: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 
+from headgate.browse import kept
 from headgate.browse.reader import StateReader
 from headgate.browse.spark import SparkStateReader
 from headgate.core.ids import TaskId
@@ -27,6 +28,7 @@ from headgate.task.query import Query
 
 AGAIN_S = 2.0
 """Workers are looked at no more often than this."""
+LOOKING = "the Python workers are being looked at for the first time: ask again in a moment"
 
 
 class Inspection:
@@ -47,7 +49,7 @@ class Inspection:
         self._queries = queries
         self._lock = threading.Lock()
         self._workers_s: float | None = None
-        self._workers: Mapping[str, Any] = NO_WORKERS
+        self._workers: Mapping[str, Any] = {"workers": [], "workers_missing": LOOKING}
 
     def waiting(
         self, progress: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], *, stacks: bool
@@ -71,13 +73,16 @@ class Inspection:
     def _look_at_workers(self) -> Mapping[str, Any]:
         """Python workers that are at something. Of which task one is nobody knows: Spark gives it to whoever asks next.
 
-        One look at a time, and what was seen is good for a moment.
+        One look at a time, and what was seen is good for a moment. Nobody waits for the look of another.
         """
-        with self._lock:
-            if self._workers_s is None or time.monotonic() - self._workers_s >= AGAIN_S:
-                self._workers = _busy_workers()
-                self._workers_s = time.monotonic()
-            return self._workers
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._workers_s is None or time.monotonic() - self._workers_s >= AGAIN_S:
+                    self._workers = _busy_workers()
+                    self._workers_s = time.monotonic()
+            finally:
+                self._lock.release()
+        return self._workers
 
 
 def _busy_workers() -> Mapping[str, Any]:
@@ -103,7 +108,9 @@ def jvm_sampler(spark: SparkSession) -> JvmSampler | None:
 def state_reader(spark: SparkSession, store: JobStore, root: Path) -> StateReader:
     """Reads kept state with the session of a job, whose working directory ``root`` is."""
     here = str(spark.sparkContext.master).startswith("local[") or spark.sparkContext.master == "local"
-    return SparkStateReader(spark, store.for_looking(), None if here else root / "inspected")
+    scratch = None if here else root / "inspected"
+    kept.clean(scratch)
+    return SparkStateReader(spark, store.for_looking(), scratch)
 
 
 def _waiting(task: Mapping[str, Any], query: Query | None, *, cut: bool, stacks: bool) -> dict[str, Any]:

@@ -45,8 +45,15 @@ def log_files(name: str) -> list[LogFile]:
     """The logs of a job on this machine, the newest first."""
     directory = logs_folder()
     found = [(each, _pid(each, name)) for each in directory.glob(f"{glob.escape(name)}.*.log")]
-    files = [LogFile(path, pid) for path, pid in found if pid is not None]
-    return sorted(files, key=lambda each: each.path.stat().st_mtime, reverse=True)
+    files = [(_written_s(path), LogFile(path, pid)) for path, pid in found if pid is not None]
+    return [file for at_s, file in sorted(files, key=lambda each: each[0] or 0.0, reverse=True) if at_s is not None]
+
+
+def _written_s(path: Path) -> float | None:
+    """When a file was written last. None if it is gone: a job that begins takes the logs of old runs away."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return None
 
 
 def _pid(path: Path, name: str) -> int | None:
@@ -74,9 +81,11 @@ def last_lines(path: Path, count: int) -> tuple[list[str], int]:
 
 def _last(file: Any, size: int, count: int) -> list[bytes]:
     """The last lines before an offset, read from the end as far as it takes."""
-    data, begin = b"", size
-    while begin > 0 and data.count(b"\n") <= count:
-        begin = max(0, begin - READ_BYTES)
+    blocks: list[bytes] = []
+    begin, ends = size, 0
+    while begin > 0 and ends <= count:
+        end, begin = begin, max(0, begin - READ_BYTES)
         file.seek(begin)
-        data = file.read(size - begin)
-    return data.splitlines()[-count:] if count else []
+        blocks.append(file.read(end - begin))
+        ends += blocks[-1].count(b"\n")
+    return b"".join(reversed(blocks)).splitlines()[-count:] if count else []

@@ -131,6 +131,10 @@ class JobPast:
             self._restored = begun, (len(from_one), from_one[-1] if from_one else None)
         return self._restored[1]
 
+    def newest_generations(self, limit: int) -> list[Line]:
+        """The lines that tell of the newest generations, with the process that led each."""
+        return [line for _, line in self.history.events(limit, types=("generation",))]
+
     def receipts(self, number: int) -> list[Line]:
         """What each sink published for one checkpoint; of what the history has not, as its record says."""
         told = of_checkpoint(self.history.lines_of([number]), number)

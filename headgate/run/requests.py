@@ -13,11 +13,11 @@ the core hears of the request, and written to once the core says that the savepo
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.core.effects import Notify, Outcome
+from headgate.core.effects import Effect, Notify, Outcome
 from headgate.core.events import (
     CancelAsked,
     CheckpointAsked,
@@ -116,6 +116,8 @@ class Requests:
         self._operations: dict[str, Operation] = {}
         self._untaken: set[str] = set()
         """Operations that the end of the process has decided, and whose answer nobody has taken yet."""
+        self._undecided: dict[str, Mapping[str, Any]] = {}
+        """What users decide, until the core has accepted it."""
         self._ending = False
         self._changed = threading.Condition()
         self._listeners: list[Callable[[], None]] = []
@@ -163,8 +165,9 @@ class Requests:
             )
             if target is not None or fact is None:
                 self._writing.add(name)
-        if isinstance(fact, CancelAsked) and fact.abandon:
-            self._note("decision", decision(ABANDON, fact.abandon, str(arguments.get("reason") or ""), command))
+            if isinstance(fact, CancelAsked) and fact.abandon:
+                reason = str(arguments.get("reason") or "")
+                self._undecided[name] = decision(ABANDON, fact.abandon, reason, command)
         if fact is None:
             self._in_a_thread(name, self._label, name, CheckpointId(checkpoint or 0), label)
         elif target is None:
@@ -263,6 +266,14 @@ class Requests:
                 self._put(replace(operation, decided=reply))
             else:
                 self._over(operation, reply)
+
+    def taken(self, asked: CancelAsked, orders: Iterable[Effect]) -> None:
+        """What the core makes of a request. What its user decided is noted, unless it is refused."""
+        told = [each for each in orders if isinstance(each, Notify) and each.request == asked.request]
+        with self._changed:
+            decided = self._undecided.pop(asked.request.removeprefix("control-"), None)
+        if decided is not None and all(each.outcome is not Outcome.REFUSED for each in told):
+            self._note("decision", decided)
 
     def write_to(self, exports: Exports) -> None:
         """From here on savepoints can be written to other places."""
@@ -399,6 +410,7 @@ class Requests:
     def _over(self, operation: Operation, reply: Reply) -> None:
         over = replace(operation, reply=reply, text=reply.text, ended_ms=time.time_ns() // 1_000_000)
         self._put(over)
+        self._undecided.pop(operation.name, None)
         ended = [each.name for each in self._operations.values() if each.reply is not None]
         for name in ended[:-REMEMBERED_MAX]:
             del self._operations[name]

@@ -26,7 +26,7 @@ from headgate.access import MODES, make_directory
 from headgate.channel.gates import Gates
 from headgate.core.effects import Effect
 from headgate.core.errors import InvalidGraph, InvalidSettings, NotRestorable
-from headgate.core.events import Event, TransactionCommitted
+from headgate.core.events import CancelAsked, Event, TransactionCommitted
 from headgate.core.ids import CheckpointId, LeaderId, SinkId, TaskId
 from headgate.core.records import Ending, Restore
 from headgate.core.restart import FailureClass
@@ -356,6 +356,7 @@ class Running:
             self.note,
             partial(open_store, spark=spark, directory_mode=MODES[job.checkpoint.access]),
             Inspection(self._tasks.queries, partial(jvm_sampler, spark), state_reader(spark, store, root)),
+            self.metrics,
         )
         self._performer = Performer(
             job=job.name,
@@ -382,13 +383,16 @@ class Running:
         self._guarantee = Observation("guarantee", {"guarantee": promise, "because": because})
         self._stateful = any(task.stateful for task in planned.tasks)
         self._text = ""
+        self._miscounted = False
         self._failed: dict[str, Any] | None = None
         """The last failure that no restart has answered."""
 
     def lead(self, restore: Restore, attach: Attach) -> Result:
         """Run the job until it is over, or until somebody else leads."""
         self._control.open(self._store, self._described)
-        self.metrics.open(lambda kind, text: self._loop.tell(Observation(kind, {"text": text})))
+        self.metrics.open(
+            lambda kind, text: self._loop.tell(Observation(kind, {"text": text})), self._control.serve_metrics
+        )
         self._store.refuse_forgotten()  # Whoever forgets a job looks whether it runs after saying so.
         self._serial_executors.put("history", self._write_description)
         attach(self._control, self._store.uri)
@@ -454,6 +458,8 @@ class Running:
         if isinstance(event, TransactionCommitted):
             with self._stepped:
                 self._stepped.notify_all()
+        if isinstance(event, CancelAsked):
+            self._control.taken(event, effects)
         lines = self._recorder.watch(now_ms, event, before, after, effects)
         if isinstance(event, Observation) and event.kind == "progress":
             text = self._advice.batch(event.fields["task"], event.fields["about"].batchDuration)
@@ -466,10 +472,19 @@ class Running:
         if published := [line for line in stored if line["event"] != EVENT]:
             self._control.publish(published)
         for line in published:
-            self.metrics.take(line)
+            self._count(line)
         for line in told:
             self._remember(line)
             self._teller.put(line)
+
+    def _count(self, line: Mapping[str, Any]) -> None:
+        """Figures for others are nothing that a job ends for. That they are wrong is said once."""
+        try:
+            self.metrics.take(line)
+        except Exception:  # noqa: BLE001 - whatever it is
+            if not self._miscounted:
+                self._miscounted = True
+                logger.warning("metrics have missed an event, and may from now on be wrong", exc_info=True)
 
     def _traced(self, line: dict[str, Any]) -> dict[str, Any]:
         """A failure with its trace, for those who look at it later. Whoever watches gets the line that it comes to."""

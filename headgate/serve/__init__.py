@@ -6,6 +6,7 @@ recorded elsewhere, and what is asked for is decided by the core; nothing is dec
 =============== ============================================================================
 ``process``     the process that runs a job, and where it listens
 ``server``      all jobs of storages: ``headgate server``
+``patience``    a storage that may hang
 ``catalog``     what both have in common: jobs, and what each can be asked
 ``listening``   a thread that serves
 ``access``      who may ask: tokens, names

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 TOKEN_BYTES = 16
+METRICS = "/metrics"
+"""Where a Prometheus reads."""
 
 
 class Right(Enum):
@@ -32,6 +34,8 @@ class ServerAccess:
     """Names, in small letters."""
     loopback_only: bool = True
     """Of addresses only those of the loopback."""
+    metrics_alone: bool = False
+    """Nothing but metrics, and those to whoever asks."""
 
     def right_of(self, authorization: bytes | None) -> Right | None:
         """What a header allows. None without a token, or with another."""

@@ -15,10 +15,11 @@ from starlette.exceptions import HTTPException
 
 import headgate
 from headgate.errors import HeadgateError
+from headgate.redact import redact
 from headgate.serve import models
 from headgate.serve.asking import RequestRefused
 from headgate.serve.catalog import JobCatalog
-from headgate.serve.gate import API, App, Receive, Scope, Send
+from headgate.serve.gate import API, App, Receive, Scope, Send, is_api
 from headgate.serve.paths import ALL
 from headgate.serve.ui import make_ui
 from headgate.task.logs import failures
@@ -40,14 +41,13 @@ def make_app(catalog: JobCatalog) -> App:
     api, ui = make_api(catalog), make_ui()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        inside = scope["path"] == API or scope["path"].startswith(f"{API}/")
-        await (api if inside else ui)(scope, receive, send)
+        await (api if is_api(scope["path"]) else ui)(scope, receive, send)
 
     return app
 
 
 def make_api(catalog: JobCatalog) -> FastAPI:
-    """The paths below ``/v1``."""
+    """The paths below ``/v1``, and ``/metrics``."""
     app = FastAPI(
         title=TITLE,
         version=headgate.__version__,
@@ -123,4 +123,4 @@ async def _away(_: Request, error: Exception) -> JSONResponse:
 
 async def _broken(request: Request, error: Exception) -> JSONResponse:
     failures.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _errors(500, [f"{type(error).__name__}: {error}; the log has the trace"])
+    return _errors(500, [redact(f"{type(error).__name__}: {error}; the log has the trace")])

@@ -100,7 +100,7 @@ class ServedJob(ABC):
     storage: str
     """Where its storage is, in the words of a user."""
     uri: str
-    """Where its own folder in it is."""
+    """Where its own folder in it is, to be shown."""
     reading: PastReading
     broadcast: Broadcast
     at_hand: bool
@@ -135,6 +135,10 @@ class JobCatalog(Protocol):
         """Where the jobs are, in the words of a user."""
 
     @property
+    def unreachable(self) -> Mapping[str, str]:
+        """Those of them that cannot be listed, and why."""
+
+    @property
     def at_hand(self) -> bool:
         """Whether jobs are found at once, or storages are listed."""
 
@@ -150,6 +154,9 @@ class JobCatalog(Protocol):
 
     def find(self, jid: str) -> ServedJob | None:
         """One of them. None if there is no such job."""
+
+    def exposition(self, accept: str) -> tuple[str, bytes]:
+        """Their metrics: content type and body for a scraper that sends this ``Accept`` header."""
 
     def warn(self, text: str) -> None:
         """Say what is wrong with serving, to whoever runs it."""

@@ -33,14 +33,20 @@ logger.setLevel(logging.CRITICAL)
 class Connections:
     """All connections of one server. Used in the thread of its event loop alone."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, tls: bool = False) -> None:
         """There are none. ``config`` says what answers."""
         self._config = config
+        self._tls = tls
+        self._greeting: dict[asyncio.Task[Any], None] = {}
+        """Handshakes of TLS that are under way, in the order in which they came."""
         self._shared = ServerState()
         self._unproven: dict[GuardedProtocol, None] = {}  # In the order in which they came.
 
     def make(self) -> "GuardedProtocol":
         """The protocol of a new connection."""
+        task = asyncio.current_task()
+        if self._tls and task is not None:
+            self._greets(task)
         return GuardedProtocol(self._config, self._shared, self)
 
     def came(self, connection: "GuardedProtocol") -> None:
@@ -51,6 +57,15 @@ class Connections:
             del self._unproven[oldest]
             oldest.transport.abort()
         self._unproven[connection] = None
+
+    def _greets(self, task: asyncio.Task[Any]) -> None:
+        """The task in which asyncio asks for a protocol waits for the handshake then. Cancelled, it closes both."""
+        while len(self._greeting) >= UNPROVEN_MAX:
+            oldest = next(iter(self._greeting))
+            del self._greeting[oldest]
+            oldest.cancel()
+        self._greeting[task] = None
+        task.add_done_callback(lambda done: self._greeting.pop(done, None))
 
     def left(self, connection: "GuardedProtocol") -> None:
         """It has shown the token, or is gone."""

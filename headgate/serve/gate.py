@@ -1,4 +1,4 @@
-"""The way in: what every request must show before anything else looks at it.
+"""Access: what every request must show before anything else looks at it.
 
 One rule: a request is refused here or was asked by somebody who may, has come whole and is not too large. What is
 refused costs a line, and closes the connection.
@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from headgate.serve.access import Right, ServerAccess
+from headgate.serve.access import METRICS, Right, ServerAccess
 from headgate.serve.connections import REQUEST_S, GuardedProtocol
 
 Scope = MutableMapping[str, Any]
@@ -32,6 +32,11 @@ HEADERS = {
     b"x-content-type-options": b"nosniff",
 }
 """With every answer. None of them lets another origin read."""
+
+
+def is_api(path: str) -> bool:
+    """Whether a path needs the token. All others are of files."""
+    return path in (API, METRICS) or path.startswith(f"{API}/")
 
 
 class _Refused(Exception):
@@ -81,7 +86,9 @@ class Gate:
         if not self._access.is_ours(headers.get(b"host")):
             raise _Refused(421, "Host names another server: use the address that this one was given out with")
         path = scope["path"]
-        if path != API and not path.startswith(f"{API}/"):
+        if self._access.metrics_alone and path != METRICS:
+            raise _Refused(404, f"there is no path {path}: only {METRICS} is served at this port")
+        if self._access.metrics_alone or not is_api(path):
             if scope["method"] not in READING:
                 raise _Refused(405, f"{scope['method']} is for paths under {API}")
             return None

@@ -27,6 +27,8 @@ GOODBYE_S = 1.0
 """Answers that are under way at the end may take this long."""
 JOIN_S = 5.0
 TELL_AGAIN_S = 60.0
+MAKING = threading.Lock()
+"""FastAPI has warnings held back for the whole process while it makes an app, which two threads cannot do at once."""
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -97,7 +99,9 @@ class HttpServer:
 
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         loop.set_exception_handler(self._heard)
-        connections = Connections(config_for(Gate(make_app(self._catalog), self._access)))
+        with MAKING:
+            app = make_app(self._catalog)
+        connections = Connections(config_for(Gate(app, self._access)), tls=self._tls is not None)
         with self._lock:
             if self._closing:
                 return

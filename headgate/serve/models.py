@@ -105,6 +105,8 @@ class Overview(AnswerModel):
     jobs_suspended: int = Field(alias="jobs-suspended")
     """Neither running nor ended: interrupted, crashed, unknown, damaged, new."""
     storages: list[str]
+    unreachable: dict[str, str]
+    """Storages that cannot be listed, and why. Of their jobs those are shown that were there before."""
     process: ProcessInfo
     now: int
 
@@ -157,8 +159,7 @@ class JobSummary(AnswerModel):
     """A job among others."""
 
     jid: str
-    """By this a job is asked for. Its name, unless several storages have a job of that name: then `name~2` is the one
-    in the second of them."""
+    """By this a job is asked for. Its name; of a job that is in the second of several storages `name~2`."""
     name: str
     state: FlinkState
     phase: JobPhase

@@ -14,15 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.core.effects import Notify
-from headgate.core.events import Event
+from headgate.core.effects import Effect, Notify
+from headgate.core.events import CancelAsked, Event
 from headgate.core.ids import LeaderId
 from headgate.errors import HeadgateError
+from headgate.metrics.reporting import Metrics
+from headgate.redact import redact
 from headgate.run.control import HOST, SPEAKS, this_machine
 from headgate.run.exporting import Exports, Opener
 from headgate.run.inspecting import Inspection
 from headgate.run.requests import REQUEST_S, Reply, Requests
-from headgate.serve.access import ServerAccess
+from headgate.serve.access import METRICS, ServerAccess
 from headgate.serve.broadcast import Broadcast
 from headgate.serve.catalog import PastReading, Seen, ServedJob
 from headgate.serve.listening import BACKLOG, HttpServer
@@ -46,8 +48,8 @@ class RunningJob(ServedJob):
     ) -> None:
         """``state_of`` gives its status."""
         self.jid = self.name = store.job
-        self.uri = store.uri
-        self.storage = store.uri.removesuffix(f"/{store.job}")
+        self.uri = redact(store.uri)
+        self.storage = self.uri.removesuffix(f"/{store.job}")
         self.reading = PastReading(store.for_looking())
         self.broadcast = Broadcast()
         self.requests = requests
@@ -70,11 +72,15 @@ class OneJob:
     at_hand = True
     shows_ended = False
 
-    def __init__(self, job: RunningJob, about: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, job: RunningJob, about: Mapping[str, Any], warn: Callable[[str], None], metrics: Metrics
+    ) -> None:
         """``about`` is this process."""
         self._job = job
+        self.exposition = metrics.exposition
         self._about = dict(about)
         self.storages = (job.storage,)
+        self.unreachable: Mapping[str, str] = {}
         self.warn = warn
 
     def process(self) -> dict[str, Any]:
@@ -103,6 +109,7 @@ class ControlServer:
         note: Callable[[str, LineView], None] = lambda *_: None,
         open_target: Opener = open_store,
         inspection: Inspection | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Nobody can reach it yet. ``warn`` hears why nobody can be answered for a while; ``note`` writes into the
         history what a user decided; ``open_target`` opens the place that a savepoint is to be written to.
@@ -110,12 +117,15 @@ class ControlServer:
         self._warn = warn
         self._open_target = open_target
         self._inspection = inspection or Inspection()
+        self._metrics = metrics or Metrics(job, state_of)
         self._state_of = state_of
         self._requests = Requests(submit, note)
         self._about = {"job": job, "leader": leader, "pid": os.getpid(), "machine": this_machine()}
         self._access = ServerAccess()
         self._address = ""
         self._http: HttpServer | None = None
+        self._scraped: list[HttpServer] = []
+        """Ports at which there is nothing but metrics."""
         self._job: RunningJob | None = None
         self._store: JobStore | None = None
 
@@ -126,12 +136,23 @@ class ControlServer:
         listening = socket.create_server((HOST, 0), backlog=BACKLOG)
         port = listening.getsockname()[1]
         self._address = f"http://{HOST}:{port}"
-        self._http = HttpServer(listening, OneJob(self._job, self._about, self._warn), self._access)
-        self._http.start()
+        self._http = self._serve(listening, self._access)
         self._store = store
         secret = {"token": self._access.token, "read_token": self._access.read_token}
         store.put_control({**self._about, "speaks": SPEAKS, "host": HOST, "port": port, **secret})
         return self
+
+    def serve_metrics(self, port: int) -> str:
+        """Serve the metrics at a port of their own too, to whoever asks on this machine. Returns where."""
+        listening = socket.create_server((HOST, port), backlog=BACKLOG)
+        self._scraped.append(self._serve(listening, ServerAccess(metrics_alone=True)))
+        return f"http://{HOST}:{listening.getsockname()[1]}{METRICS}"
+
+    def _serve(self, listening: socket.socket, access: ServerAccess) -> HttpServer:
+        assert self._job is not None, "it is open"
+        found = HttpServer(listening, OneJob(self._job, self._about, self._warn, self._metrics), access)
+        found.start()
+        return found
 
     def __enter__(self) -> Self:
         return self
@@ -158,6 +179,10 @@ class ControlServer:
         """What the core tells, to whoever asked."""
         self._requests.answer(tell)
 
+    def taken(self, asked: CancelAsked, orders: Sequence[Effect]) -> None:
+        """What the core makes of a request."""
+        self._requests.taken(asked, orders)
+
     def publish(self, lines: Sequence[LineView]) -> None:
         """What happened, to whoever listens."""
         if self._job is not None and self._job.broadcast.is_heard:
@@ -171,8 +196,9 @@ class ControlServer:
             self._requests.say_goodbye()
             assert self._job is not None, "it listens for a job"
             self._job.broadcast.close("the job's process has ended")
-            self._http.close()
-            self._http = None
+            for each in (self._http, *self._scraped):
+                each.close()
+            self._http, self._scraped = None, []
         # Where the storage is away, the next process finds that nobody answers there.
         with contextlib.suppress(HeadgateError, OSError):
             self._clear()

@@ -49,7 +49,14 @@ KNOWN = (
 """What is read of a task of a status, by name. All else is handed on as it is."""
 
 
-def overview(summaries: Sequence[Data], version: str, storages: Sequence[str], process: Data, now_ms: int) -> Data:
+def overview(
+    summaries: Sequence[Data],
+    version: str,
+    storages: Sequence[str],
+    unreachable: Mapping[str, str],
+    process: Data,
+    now_ms: int,
+) -> Data:
     """How many jobs there are, by state."""
     states = [each["state"] for each in summaries]
     return {
@@ -60,6 +67,7 @@ def overview(summaries: Sequence[Data], version: str, storages: Sequence[str], p
         "jobs-failed": states.count("FAILED"),
         "jobs-suspended": sum(state in ("CREATED", "SUSPENDED", "RECONCILING") for state in states),
         "storages": list(storages),
+        "unreachable": dict(unreachable),
         "process": process,
         "now": now_ms,
     }

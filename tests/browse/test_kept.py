@@ -1,6 +1,9 @@
 """Whose state a kept checkpoint has is told from its small files, and its files are laid out without being touched."""
 
 import json
+import os
+import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,12 @@ from headgate.browse import kept
 from headgate.core.evolve import evolve
 from headgate.core.ids import CheckpointId, OperatorUid
 from headgate.core.records import CompletedCheckpoint
-from headgate.errors import BadStorage, InvalidOption
+from headgate.errors import BadStorage, ExternalError, InvalidOption
+from headgate.snapshot.files import FileFacts
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from tests.cli.live import crashed
+from tests.edges.stores import Remote
 
 DESCRIBED = "tasks/a/g1/state/{operator}/_metadata/v2/{batch}"
 
@@ -56,7 +61,7 @@ def stored(tmp_path: Path, files: dict[str, bytes], *stateful: str) -> JobStore:
                 evolve(each, files=names, stateful=uids) if each.task == "a" else each for each in record.tasks
             )
             record = evolve(record, tasks=tasks)  # noqa: PLW2901 - the same with files
-            assert store.create_record(record, {"files": {name: [1, "x"] for name in files}}) is None
+            assert store.create_record(record, {"files": {name: [1, 0] for name in files}}) is None
         else:
             assert store.create_record(record, {}) is None
     return store
@@ -136,8 +141,9 @@ def test_files_are_laid_out_as_spark_has_them_and_stay_as_they_are(tmp_path: Pat
         "tasks/a/g1/state/10/0/1_x.changelog": b"another operator's",
     }
     store = stored(tmp_path, files, "sums")
-    snapshot = next(each for each in kept.find(store, 1).tasks if each.task == "a")
-    with kept.materialized(store, snapshot, 1, None) as query:
+    checkpoint = kept.find(store, 1)
+    [sums] = kept.operators(store, checkpoint)
+    with kept.materialized(store, checkpoint, sums, None) as query:
         there = {path.relative_to(query).as_posix() for path in query.rglob("*") if path.is_file()}
         assert there == {"metadata", "offsets/0", "state/1/_metadata/v2/0", "state/1/0/1_x.changelog"}
         assert (query / "state/1/0/1_x.changelog").read_bytes() == b"changes"
@@ -146,6 +152,71 @@ def test_files_are_laid_out_as_spark_has_them_and_stay_as_they_are(tmp_path: Pat
     assert not place.exists()
     root = tmp_path / "storage" / "orders"
     assert {name: (root / name).read_bytes() for name in files} == files
+
+
+def test_state_of_a_storage_elsewhere_is_copied_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes are those of the manifest, so that nothing is copied for nothing."""
+    described = DESCRIBED.format(operator=1, batch=0)
+    stored(tmp_path, {"tasks/a/g1/metadata": b"{}", described: operator("x", 1)}, "sums")
+    store, copied = JobStore(Remote(tmp_path / "storage"), "orders"), list[str]()
+
+    def copy_out(_: Remote, path: str, target: Path, *, link: bool = False) -> None:
+        assert not link
+        copied.append(path)
+        target.touch()
+
+    monkeypatch.setattr(Remote, "copy_out", copy_out)
+    monkeypatch.setattr(layout, "relocate", lambda _: None)
+    checkpoint = kept.find(store, 1)
+    [sums] = kept.operators(store, checkpoint)
+    large = replace(checkpoint, table={name: FileFacts(600 << 20, 0) for name in checkpoint.table})
+    words = (
+        r"operator sums in checkpoint 1 has 1200 MB of files in file://\S+/orders, and to be read they are copied: at "
+        r"most 1024 MB of them are; make room, and set HEADGATE_STATE_COPY_MB"
+    )
+    with pytest.raises(InvalidOption, match=words), kept.materialized(store, large, sums, tmp_path / "here"):
+        pass
+    assert (copied, (tmp_path / "here").exists()) == ([], False)
+    monkeypatch.setenv("HEADGATE_STATE_COPY_MB", "1200")
+    with kept.materialized(store, large, sums, tmp_path / "here"):
+        assert len(copied) == 2
+
+
+def test_no_file_is_copied_when_time_is_up(tmp_path: Path) -> None:
+    described = DESCRIBED.format(operator=1, batch=0)
+    stored(tmp_path, {"tasks/a/g1/metadata": b"{}", described: operator("x", 1)}, "sums")
+    store, asked = JobStore(Remote(tmp_path / "storage"), "orders"), list[int]()
+    checkpoint = kept.find(store, 1)
+    [sums] = kept.operators(store, checkpoint)
+
+    def go_on() -> None:
+        asked.append(len(list((tmp_path / "here").rglob("metadata"))))
+        if len(asked) == 2:
+            raise ExternalError("late")
+
+    with (
+        pytest.raises(ExternalError, match="late"),
+        kept.materialized(store, checkpoint, sums, tmp_path / "here", go_on),
+    ):
+        pass
+    assert asked == [0, 1]
+    assert list((tmp_path / "here").iterdir()) == [], "what was copied is gone"
+
+
+def test_what_killed_processes_have_left_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.Popen(["true"])  # noqa: S607 - any will do
+    ended.wait()
+    for own, names in (("job", ["1-x", f"{ended.pid}-y"]), ("tmp", [f"{os.getpid()}-x", f"{ended.pid}-y", "old"])):
+        for name in names:
+            (tmp_path / own / f"headgate-state-{name}" / "state").mkdir(parents=True)
+        (tmp_path / own / "else").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    kept.clean(tmp_path / "job")
+    kept.clean(None)
+    assert [path.name for path in (tmp_path / "job").iterdir()] == ["else"], "it is the job's alone"
+    there = {path.name for path in (tmp_path / "tmp").iterdir()}
+    assert there == {"else", f"headgate-state-{os.getpid()}-x", "headgate-state-old"}, "others may be at it"
+    kept.clean(tmp_path / "nowhere")
 
 
 def test_which_files_describe_an_operator_is_told_by_their_names() -> None:

@@ -11,7 +11,7 @@ GROUPING = {"by", "without", "on", "ignoring", "group_left", "group_right"}
 WORDS = {"and", "or", "unless", "offset", "bool", *GROUPING}
 FUNCTIONS = {
     *("abs", "absent", "avg", "count", "delta", "deriv", "histogram_quantile", "increase", "label_values", "max"),
-    *("min", "rate", "sum", "time"),
+    *("max_over_time", "min", "rate", "sum", "time"),
 }
 CLOSING = {"(": ")", "{": "}", "[": "]"}
 

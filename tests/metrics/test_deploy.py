@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from strictyaml import Map, Regex, Seq, Str, load
+from strictyaml import Map, Optional, Regex, Seq, Str, load
 
+from headgate.cli.server import PORT
 from headgate.metrics.table import every_metric
 from tests.metrics.promql import BadQuery, read
 
@@ -64,7 +65,7 @@ def test_a_query_names_metrics_and_labels_that_exist(where: str, text: str, show
         assert query.grouped <= LABELS[name] | {"job"} or len(query.matched) > 1, where
     known = set.union(*(LABELS[name] for name in query.matched))
     assert query.grouped <= known, where
-    left = query.grouped if text.startswith("sum by") else known
+    left = query.grouped if text.startswith(("sum by", "max by")) else known
     assert set(shown) <= left, where
 
 
@@ -74,6 +75,23 @@ def test_a_rate_is_of_what_only_grows_and_nothing_else_is() -> None:
             assert name.endswith("_total") == (function in ("rate", "increase")), where
         for name in re.findall(r"headgate_\w+_total", text):
             assert re.search(rf"(rate|increase)\({name}", text), where
+
+
+def test_prometheus_is_told_to_read_what_is_served() -> None:
+    target = {"static_configs": Seq(Map({"targets": Seq(Regex(r"127\.0\.0\.1:[0-9]+"))}))}
+    scrape = Map(
+        {
+            "job_name": Str(),
+            "honor_labels": Regex("true"),
+            Optional("authorization"): Map({"credentials_file": Str()}),
+            **target,
+        }
+    )
+    settings = (DEPLOY / "prometheus" / "scrape.yaml").read_text(encoding="utf-8")
+    served, alone = load(settings, Map({"scrape_configs": Seq(scrape)})).data["scrape_configs"]
+    assert "authorization" in served
+    assert served["static_configs"][0]["targets"] == [f"127.0.0.1:{PORT}"]
+    assert "authorization" not in alone
 
 
 def test_every_panel_says_what_it_is_and_lies_beside_the_others() -> None:

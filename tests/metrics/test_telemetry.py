@@ -31,7 +31,7 @@ def report(reporter: OpenTelemetry) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     core = eventful()
     made = Metrics("orders", lambda: live(core), [reporter])
-    made.open(lambda kind, text: said.append((kind, text)))
+    made.open(lambda kind, text: said.append((kind, text)), str)
     for line in core.lines:
         made.take(line)
     made.close()
@@ -145,7 +145,7 @@ def test_metrics_come_again_and_again_while_the_job_runs() -> None:
         made = Metrics(
             "orders", lambda: live(core), [hg_metrics.opentelemetry(endpoint=receiver.endpoint, interval="50ms")]
         )
-        made.open(lambda *_: None)
+        made.open(lambda *_: None, str)
         receiver.wait_for(lambda: len(receiver.paths) >= 3)
         assert receiver.paths.count("/v1/metrics") >= 3, "before the end, which sends once more"
         made.close()

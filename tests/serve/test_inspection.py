@@ -2,12 +2,14 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from headgate.profile import sampling, workers
 from headgate.profile.sampling import NO_JVM, Profiler
+from headgate.run.inspecting import LOOKING, Inspection
 from headgate.store.jobstore import JobStore
 from tests.cli.live import Job
 from tests.serve.web import Web, web_of
@@ -89,6 +91,46 @@ def test_workers_are_looked_at_when_stacks_are_asked_for(job: Job, web: Web, mon
     found = web.get("/v1/jobs/orders/checkpoints/details/1/waiting?stacks=true")
     assert found["workers"] == []
     assert found["workers_missing"].startswith("/nowhere/py-spy cannot be run: No such file or directory: ")
+
+
+def test_nobody_waits_while_another_looks_at_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, go_on, looks = threading.Event(), threading.Event(), list[int]()
+
+    def look() -> list[workers.PythonStack]:
+        looks.append(1)
+        here.set()
+        assert go_on.wait(60)
+        return [workers.PythonStack(7, "Python worker", "MainThread", True, ("f (a.py:1)",))]
+
+    monkeypatch.setattr(workers, "look", look)
+    inspection = Inspection()
+    with ThreadPoolExecutor(1) as first:
+        looking = first.submit(inspection._look_at_workers)
+        assert here.wait(60)
+        for _ in range(50):
+            assert inspection._look_at_workers() == {"workers": [], "workers_missing": LOOKING}
+        go_on.set()
+        found = looking.result(60)
+    assert [each["pid"] for each in found["workers"]] == [7]
+    assert inspection._look_at_workers() == found
+    assert len(looks) == 1
+
+
+def test_all_workers_together_are_looked_at_for_a_while_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def dump(_: str, __: int, timeout_s: float) -> list[workers.PythonStack]:
+        asked.append(timeout_s)
+        time.sleep(min(timeout_s, 0.1))
+        return []
+
+    monkeypatch.setattr(workers, "LOOK_S", 0.25)
+    monkeypatch.setattr(workers, "_program", lambda: "py-spy")
+    monkeypatch.setattr(workers, "_dump", dump)
+    monkeypatch.setattr(workers, "of_this_job", lambda: list(range(workers.PROCESSES_MAX)))
+    assert workers.look() == []
+    assert 1 <= len(asked) <= 3
+    assert max(asked) <= 0.25
 
 
 def test_a_checkpoint_that_is_over_waits_for_nothing_and_another_is_not_known(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.core import events as e
+from headgate.core.effects import Notify, Outcome
 from headgate.core.ids import CheckpointId
 from headgate.run import requests
 from headgate.store.jobstore import JobStore
@@ -258,11 +259,21 @@ def test_only_so_many_are_remembered(job: Job, monkeypatch: pytest.MonkeyPatch) 
     assert all(each.reply is not None for each in taken.all())
 
 
-def test_giving_commits_up_is_noted_with_its_reason_and_nothing_else_is(job: Job) -> None:
+def test_giving_commits_up_is_noted_with_its_reason_once_the_core_has_taken_it_in() -> None:
     noted: list[tuple[str, Mapping[str, Any]]] = []
-    taken = requests.Requests(job.submit, lambda kind, fields: noted.append((kind, fields)))
+    asked: list[e.Event] = []
+    taken = requests.Requests(asked.append, lambda kind, fields: noted.append((kind, fields)))
     taken.begin("checkpoint")
-    taken.begin("cancel", abandon=["out"], reason="its server is gone")
+    for name in ("refused", "done"):
+        taken.begin("cancel", name=name, abandon=["out"], reason="its server is gone")
+    assert noted == [], "the core has not heard of it"
+    refused, done = asked[1:]
+    assert isinstance(refused, e.CancelAsked)
+    assert isinstance(done, e.CancelAsked)
+    taken.taken(refused, [Notify(Outcome.REFUSED, "cancel refused: the job has no sink out", refused.request)])
+    assert noted == []
+    for _ in range(2):
+        taken.taken(done, [Notify(Outcome.NOTICE, "the commits of out fail", done.request)])
     fields = {"decision": "abandon-commits", "sinks": ["out"], "reason": "its server is gone", "command": "cancel"}
     assert noted == [("decision", fields)]
 

@@ -1,5 +1,6 @@
 """Every path that is documented is there and answers what its type says, and no other is."""
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,16 @@ from pydantic import BaseModel, TypeAdapter
 
 from headgate.core import events as e
 from headgate.core.ids import CheckpointId
+from headgate.run import logfiles
+from headgate.run.inspecting import Inspection
+from headgate.run.logfiles import LogFile, log_files
+from headgate.run.requests import Requests
 from headgate.serve import models
+from headgate.serve.paths import past
+from headgate.serve.process import RunningJob
+from headgate.serve.server import StoredJob
 from headgate.store.jobstore import JobStore
+from headgate.store.local import LocalStore
 from tests.cli.live import Job
 from tests.serve.web import Web
 from tests.step_helpers import ME
@@ -310,3 +319,75 @@ def test_figures_that_are_asked_for_by_name_are_told_alone(busy: Job, web: Web) 
     [size] = web.get("/v1/jobs/orders/metrics?get=lastCheckpointMetadataSize")
     assert size["value"] > 100, "the record of the last checkpoint"
     assert {each["id"] for each in web.get("/v1/jobs/orders/vertices/a/metrics")} >= {"numRecordsIn", "lag"}
+
+
+def test_what_breaks_gives_no_secret_away(busy: Job, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = busy.server._job
+    assert served is not None
+
+    def broken() -> None:
+        raise RuntimeError("s3a://user:hunter2@bucket: password=hunter2")
+
+    monkeypatch.setattr(served, "see", broken)
+    said = web.ask("GET", "/v1/jobs/orders/savepoints")
+    assert (said.code, said.errors[0][:13]) == (500, "RuntimeError:")
+    assert b"hunter2" not in said.body
+
+
+def test_an_address_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
+    class Elsewhere(LocalStore):
+        uri = "s3a://key:hunter2@bucket/jobs"
+
+    store = JobStore(Elsewhere(tmp_path), "orders")
+    for job in (
+        StoredJob(store, "orders", "s3a://key:***@bucket/jobs"),
+        RunningJob(store, dict, Requests(lambda _: None), None, Inspection()),
+    ):
+        assert (job.storage, job.uri) == ("s3a://key:***@bucket/jobs", "s3a://key:***@bucket/jobs/orders")
+
+
+def test_a_position_of_thousands_of_digits_is_refused(web: Web) -> None:
+    for path in ("events", "exceptions", "restarts", "receipts"):
+        assert web.ask("GET", f"/v1/jobs/orders/{path}?before=1.1.{'9' * 5_000}").code == 400
+
+
+def test_a_log_that_is_deleted_meanwhile_is_not_there(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_LOGS", str(tmp_path))
+    for pid in (1, 2):
+        (tmp_path / f"orders.{pid}.log").write_text(f"line of {pid}\n")
+    assert len(web.get("/v1/jobs/orders/logs")["logs"]) == 2
+    glob, gone = Path.glob, tmp_path / "orders.3.log"
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [*glob(self, pattern), gone])
+    assert len(web.get("/v1/jobs/orders/logs")["logs"]) == 2
+    there, described = log_files("orders")[0], past._described
+
+    def delete(file: LogFile) -> dict[str, Any] | None:
+        about = described(file)
+        if file == there:
+            file.path.unlink(missing_ok=True)
+        return about
+
+    monkeypatch.setattr(past, "_described", delete)
+    said = web.ask("GET", "/v1/jobs/orders/logs")
+    assert (said.code, said.errors[0][:31]) == (404, "the log was deleted just now, s")
+    assert len(web.get("/v1/jobs/orders/logs")["logs"]) == 1
+
+
+def test_the_last_lines_of_a_log_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, reads = tmp_path / "orders.1.log", list[int]()
+    path.write_text("".join(f"{number:>99}\n" for number in range(10_000)))
+    monkeypatch.setattr(logfiles, "READ_BYTES", 1_000)
+    kept = logfiles._last
+
+    class Counted(io.FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            found = super().read(size)
+            reads.append(len(found))
+            return found
+
+    with Counted(path) as file:
+        found = kept(file, path.stat().st_size, 5_000)
+    assert [int(line) for line in found] == list(range(5_000, 10_000))
+    assert sum(reads) <= 5_010 * 100

@@ -19,17 +19,21 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headgate.cli import app
-from headgate.serve import server
+from headgate.errors import ExternalError
+from headgate.serve import patience, server
 from headgate.serve.access import ServerAccess
 from headgate.serve.listening import HttpServer
-from headgate.store.api import open_store
+from headgate.store.api import Entry, open_store
+from headgate.store.history import HistoryReader
 from headgate.store.jobstore import JobStore
+from headgate.store.local import LocalStore
 from tests.cli.live import Job, crashed, stopped
 from tests.serve.described import DESCRIBED
 from tests.serve.web import Events, Web
 from tests.view.watched import keep
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of a test
+ABOUT: dict[str, Any] = {"pid": os.getpid(), "machine": "here", "job": None, "leader": None}
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +56,8 @@ def web(storages: list[Path]) -> Iterator[Web]:
     """A server for both storages, in this process."""
     warned: list[str] = []
     listening = socket.create_server(("127.0.0.1", 0))
-    about = {"pid": os.getpid(), "machine": "here", "job": None, "leader": None}
     stores = [open_store(str(each)) for each in storages]
-    serving = HttpServer(listening, server.StoredJobs(stores, about, warned.append), ServerAccess(TOKEN, None))
+    serving = HttpServer(listening, server.StoredJobs(stores, ABOUT, warned.append), ServerAccess(TOKEN, None))
     serving.start()
     yield Web("127.0.0.1", listening.getsockname()[1], {"Authorization": f"Bearer {TOKEN}"})
     serving.close()
@@ -208,6 +211,172 @@ def test_a_stream_tells_what_comes_into_the_storage(web: Web, storages: list[Pat
         finally:
             told.set()
             thread.join()
+
+
+# -- storages that cannot be reached ---------------------------------------------------------------------------------
+
+
+class Unsteady(LocalStore):
+    """A storage that can be away, or hang."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.why: str | None = None
+        self.answers = threading.Event()
+        self.answers.set()
+        self.asked = 0
+
+    def _hangs_or_fails(self) -> None:
+        self.asked += 1
+        self.answers.wait(60)
+        if self.why is not None:
+            raise ExternalError(self.why)
+
+    def read(self, path: str) -> bytes:
+        self._hangs_or_fails()
+        return super().read(path)
+
+    def list(self, prefix: str = "", *, depth: int | None = None) -> Iterator[Entry]:
+        self._hangs_or_fails()
+        return super().list(prefix, depth=depth)
+
+
+@pytest.fixture
+def unsteady(storages: list[Path]) -> Iterator[tuple[list[Unsteady], Web]]:
+    """A server for two such storages, with a job in each."""
+    stores = [Unsteady(each) for each in storages]
+    for path in storages:
+        keep(crashed(), opened(path, "orders"))
+    listening = socket.create_server(("127.0.0.1", 0))
+    serving = HttpServer(listening, server.StoredJobs(stores, ABOUT, lambda _: None), ServerAccess(TOKEN, None))
+    serving.start()
+    yield stores, Web("127.0.0.1", listening.getsockname()[1], {"Authorization": f"Bearer {TOKEN}"})
+    for each in stores:
+        each.answers.set()
+    serving.close()
+
+
+def phases(web: Web) -> dict[str, str]:
+    return {each["jid"]: each["phase"] for each in web.get("/v1/jobs")["jobs"]}
+
+
+def test_a_storage_that_fails_takes_nothing_away_of_the_others(unsteady: tuple[list[Unsteady], Web]) -> None:
+    (first, _), web = unsteady
+    first.why = "s3a://user:secret@bucket is away"
+    assert phases(web) == {"orders~2": "crashed"}
+    assert web.get("/v1/overview")["unreachable"] == {first.uri: "s3a://user:***@bucket is away"}
+    first.why = None
+    assert phases(web) == {"orders": "crashed", "orders~2": "crashed"}
+    first.why = "it is away again"
+    assert phases(web) == {"orders": "unknown", "orders~2": "crashed"}, "what was there is still known"
+    assert web.get("/v1/jobs/orders/status")["view"]["text"] == "it is away again"
+    assert web.ask("GET", "/v1/jobs/orders").errors == ["it is away again"]
+
+
+def test_a_storage_that_hangs_holds_up_nobody_for_long(
+    unsteady: tuple[list[Unsteady], Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "ANSWER_S", 3.0)
+    monkeypatch.setattr(server, "SILENT_S", 0.2)
+    (first, _), web = unsteady
+    assert phases(web) == {"orders": "crashed", "orders~2": "crashed"}
+    first.answers.clear()
+    words = f"{first.uri} has not answered for 3 s: see whether it can be reached from here"
+    with ThreadPoolExecutor(8) as many:
+        for found in many.map(lambda _: phases(web), range(24)):
+            assert found == {"orders": "unknown", "orders~2": "crashed"}
+    assert web.get("/v1/overview")["unreachable"] == {first.uri: words}
+    asked = first.asked
+    for path in ("", "/checkpoints", "/events", "/exceptions", "/diagnosis"):
+        assert web.ask("GET", f"/v1/jobs/orders{path}").code in (200, 503)
+    assert first.asked == asked, "nobody is sent where somebody waits already"
+    first.answers.set()
+    while phases(web)["orders"] != "crashed":  # Those that hung have to come back first.
+        pass
+    assert web.get("/v1/overview")["unreachable"] == {}
+
+
+def test_the_id_of_a_job_never_comes_to_mean_another(unsteady: tuple[list[Unsteady], Web]) -> None:
+    (first, second), web = unsteady
+    first.why = "it is away"
+    assert web.ask("GET", "/v1/jobs/orders").code == 404, "and not the one in the other storage"
+    assert web.get("/v1/jobs/orders~2")["storage"] == second.uri
+    first.why = None
+    assert web.get("/v1/jobs/orders")["storage"] == first.uri
+    opened(first.local_root, "orders").give_up_claim()
+    assert phases(web) == {"orders~2": "crashed"}
+    assert web.ask("POST", "/v1/jobs/orders/cancel", {}).code == 404
+
+
+def test_following_a_job_goes_on_after_whatever_went_wrong(
+    web: Web, storages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(storages[0], "orders")
+    keep(crashed(), store)
+    follow, failed = HistoryReader.follow, threading.Event()
+
+    def once(self: HistoryReader, seen: dict[Any, int]) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise ValueError("nobody has thought of it")
+        return follow(self, seen)
+
+    monkeypatch.setattr(HistoryReader, "follow", once)
+    with web.asking("GET", "/v1/jobs/orders/stream") as response:
+        events, told = Events(response), threading.Event()
+
+        def tell() -> None:
+            assert failed.wait(60)
+            while not told.wait(0.05):
+                store.append_history([{"at": 1, "event": "notice", "text": "hello"}])
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        try:
+            assert events.until("event")["text"] == "hello"
+        finally:
+            told.set()
+            thread.join()
+
+
+def test_logs_are_of_the_job_that_is_asked_for(
+    web: Web, storages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("HEADGATE_LOGS", str(logs))
+    for storage, pid in zip(storages, (11, 12), strict=True):
+        store = opened(storage, "orders")
+        keep(crashed(), store)
+        store.append_history([{"at": 9, "event": "generation", "generation": 2, "base": None, "leader": f"{pid}-abc"}])
+        (logs / f"orders.{pid}.log").write_text(f"of {storage.name}\n")
+    (logs / "orders.13.log").write_text("of a third one\n")
+    for jid, line in (("orders", "of first"), ("orders~2", "of second")):
+        found = web.get(f"/v1/jobs/{jid}/logs")
+        assert (len(found["logs"]), found["lines"]) == (1, [line])
+    assert web.ask("GET", "/v1/jobs/orders~2/logs?name=orders.11.log").code == 404
+    opened(storages[1], "orders").give_up_claim()
+    assert len(web.get("/v1/jobs/orders/logs")["logs"]) == 3, "only one has the name: all that is there is its own"
+
+
+def test_what_is_asked_of_a_process_is_asked_by_the_name_that_was_given(
+    web: Web, storages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    job = Job(opened(storages[0], "orders"))
+    forward = server.StoredJob.forward
+
+    def see(self: server.StoredJob, method: str, path: str, body: Any, wait_s: float) -> Any:
+        asked.append(path)
+        return forward(self, method, path, body, wait_s)
+
+    monkeypatch.setattr(server.StoredJob, "forward", see)
+    try:
+        assert web.ask("GET", "/v1/jobs/orders/operations/x%3Fwait=60&y").code == 404
+        assert web.ask("GET", "/v1/jobs/orders/operations/a%20b%0D%0AX").code == 404
+    finally:
+        job.server.close()
+    assert [each.partition("?")[0] for each in asked] == ["/operations/x%3Fwait%3D60%26y", "/operations/a%20b%0D%0AX"]
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

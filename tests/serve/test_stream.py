@@ -108,3 +108,32 @@ def test_who_comes_after_the_end_hears_that_it_is_over() -> None:
     listener = told.join(lambda: None)
     assert listener is not None
     assert listener.take() == ([], 0, "gone")
+
+
+def test_a_server_has_so_many_streams_for_all_jobs(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "STREAMS_MAX", 2)
+    with ExitStack() as stack:
+        for _ in range(2):
+            Events(stack.enter_context(web.asking("GET", STREAM))).until("job")
+        said = web.ask("GET", STREAM)
+        assert (said.code, said.errors) == (503, ["2 streams are open already: close one, or try again later"])
+    while (said := web.ask("GET", "/v1/config")).code == 200:  # Until the server has seen that both have gone.
+        with web.asking("GET", STREAM) as response:
+            if response.status == 200:
+                break
+
+
+def test_a_stream_that_cannot_begin_takes_no_place(job: Job, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = job.server._job
+    assert served is not None
+
+    def broken() -> None:
+        raise RuntimeError("no thread can be started")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served, "follow", broken)
+        for _ in range(2 * broadcast.LISTENERS_MAX):
+            assert web.ask("GET", STREAM).code == 500
+        assert not served.broadcast.is_heard
+    with web.asking("GET", STREAM) as response:
+        Events(response).until("job")

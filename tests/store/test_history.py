@@ -5,7 +5,7 @@ import os
 import resource
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from headgate.store.history import (
     HistoryWriter,
     index,
     lines,
+    reader,
 )
 from headgate.store.history.files import HEAD_BYTES, HistoryFiles
 from headgate.store.history.writer import carry_over
@@ -525,3 +526,62 @@ def test_what_was_pruned_while_it_was_read_is_left_out(tmp_path: Path) -> None:
     assert {line["id"] for line in reader.lines_of(range(1, 7)) if "id" in line} < set(range(1, 7))
     reader.look()
     assert first.key not in [segment.key for segment in reader.listing.segments]
+
+
+# -- what all checkpoints come to ------------------------------------------------------------------------------------
+
+
+def completed(number: int) -> dict[str, Any]:
+    return {
+        "at": number,
+        "event": "checkpoint-completed",
+        "id": number,
+        "kind": "checkpoint",
+        "duration_ms": number,
+        "tasks": {},
+    }
+
+
+def test_figures_of_a_long_history_are_put_together_once(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    merged = reader.merged
+
+    def counted(parts: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
+        taken.append(len(parts))
+        return merged(parts)
+
+    monkeypatch.setattr(reader, "merged", counted)
+    writer, past = HistoryWriter(store, SMALL), HistoryReader(store)
+    for number in range(1, 101):
+        writer.append([completed(number)])
+    past.look()
+    assert past.figures()["duration_ms"] == list(range(1, 101))
+    assert sum(taken) > 20, "as many segments there are"
+    for number in range(101, 121):
+        taken.clear()
+        writer.append([completed(number)])
+        past.look()
+        assert past.figures()["duration_ms"] == list(range(1, number + 1))
+        assert sum(taken) <= 2, "what is new, if a segment has begun"
+    store.delete(*(entry.path for entry in store.list("history") if "/000001-000001." in entry.path))
+    past.look()
+    assert past.figures()["duration_ms"] == HistoryReader(store).figures()["duration_ms"]
+    assert past.figures()["duration_ms"][0] > 1
+
+
+def test_figures_of_a_segment_that_has_grown_are_read_anew(store: LocalStore) -> None:
+    HistoryWriter(store).append([completed(1)])
+    HistoryWriter(store).append([completed(2)])  # The first segment has an index now.
+    past = HistoryReader(store)
+    assert past.figures()["duration_ms"] == [1, 2]
+    first = next(path for path in files(store) if path.name.startswith("000001-000001") and path.suffix != ".index")
+    with first.open("ab") as file:
+        file.write(lines.encode_line(completed(3)))
+    past.look()
+    assert past.figures()["duration_ms"] == [1, 2, 3]
+
+
+def test_a_position_with_thousands_of_digits_is_none() -> None:
+    assert HistoryPosition.parse("1.2.3") == HistoryPosition(1, 2, 3)
+    for text in ("9" * 5_000 + ".1.1", "1.1." + "9" * 5_000, "1.1", "1.1.x", "1.1.\u0661"):
+        assert HistoryPosition.parse(text) is None

@@ -59,6 +59,7 @@ class Recorded:
                 "jobs-suspended": many("new", "interrupted", "crashed"),
             },
             storages=sorted({world.storage for world in self.worlds}) or ["/data/headgate"],
+            unreachable={},
             process=self.process(),
             now=self.worlds[0].now_ms(self.at) if self.worlds else round(time.time() * 1000),
         )

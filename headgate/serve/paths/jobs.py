@@ -23,8 +23,9 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
 
     @app.get("/v1/overview", response_model=models.Overview)
     async def overview() -> Any:
+        found = await _summaries(catalog)
         return shapes.overview(
-            await _summaries(catalog), headgate.__version__, catalog.storages, catalog.process(), now_ms()
+            found, headgate.__version__, catalog.storages, catalog.unreachable, catalog.process(), now_ms()
         )
 
     @app.get("/v1/config", response_model=models.DashboardConfiguration)

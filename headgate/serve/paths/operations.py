@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Path, Query
@@ -12,6 +13,7 @@ from fastapi.responses import JSONResponse
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId
 from headgate.errors import InvalidOption
+from headgate.redact import redact
 from headgate.run.decisions import checked_reason
 from headgate.run.requests import SAVING, Operation, RequestConflict, Requests, TooManyRequests
 from headgate.run.savepoints import path_of
@@ -95,7 +97,7 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
         async def operation(jid: str, request: str, wait: Wait = 0, after: After = 1 << 30) -> Any:
             job = await job_of(catalog, jid)
             if job.requests is None:
-                path = f"/operations/{request}?wait={wait}&after={after}"
+                path = f"/operations/{quote(request, safe='')}?wait={wait}&after={after}"
                 return await asking.forward(job, "GET", path, None, wait)
             found = await _wait(job.requests, request, wait, after)
             if found is None:
@@ -166,9 +168,10 @@ def _told(job: ServedJob, operation: Operation) -> dict[str, Any]:
     if reply is not None:
         done = reply.outcome is Outcome.DONE
         saved = done and operation.command in SAVING and reply.checkpoint is not None
+        place = reply.location or path_of(job.uri, CheckpointId(reply.checkpoint or 0))
         result = {
             "checkpointId": reply.checkpoint,
-            "location": reply.location or path_of(job.uri, CheckpointId(reply.checkpoint or 0)) if saved else None,
+            "location": redact(place) if saved else None,
             "failure-cause": None if done else {"class": reply.outcome.value, "stack-trace": reply.text},
         }
     return {

@@ -78,15 +78,21 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
     @app.get("/v1/jobs/{jid}/logs", response_model=models.JobLogs)
     def logs(jid: str, lines: Annotated[int, Query(ge=0, le=10_000)] = 100, name: str | None = None) -> Any:
         job = known(catalog, jid)
-        files = log_files(job.name)
-        one = next((file for file in files if name in (None, file.path.name)), None)
+        files = [(file, about) for file in _logs(catalog, job) if (about := _described(file)) is not None]
+        one = next((file for file, _ in files if name in (None, file.path.name)), None)
         if one is None and name is not None:
-            there = ", ".join(file.path.name for file in files) or "none"
+            there = ", ".join(file.path.name for file, _ in files) or "none"
             raise RequestRefused(404, f"there is no log {name} of job {job.name} on this machine; there are: {there}")
+        try:
+            last = [] if one is None else last_lines(one.path, lines)[0]
+        except FileNotFoundError:
+            raise RequestRefused(
+                404, f"the log was deleted just now, since job {job.name} began anew: ask again"
+            ) from None
         return {
-            "logs": [_described(file) for file in files],
+            "logs": [about for _, about in files],
             "name": None if one is None else one.path.name,
-            "lines": [] if one is None else last_lines(one.path, lines)[0],
+            "lines": last,
         }
 
 
@@ -131,8 +137,22 @@ def _told(
         count *= 4
 
 
-def _described(file: LogFile) -> dict[str, Any]:
-    about = file.path.stat()
+def _logs(catalog: JobCatalog, job: ServedJob) -> list[LogFile]:
+    """The logs of a job. Where several have its name, those of processes that have led this one."""
+    found = log_files(job.name)
+    if not found or sum(each.name == job.name for each in catalog.jobs()) == 1:
+        return found
+    with job.reading.past() as past:
+        leaders = {str(line.get("leader")).partition("-")[0] for line in past.newest_generations(PAGE_MAX)}
+    return [file for file in found if str(file.pid) in leaders]
+
+
+def _described(file: LogFile) -> dict[str, Any] | None:
+    """None if it is gone."""
+    try:
+        about = file.path.stat()
+    except FileNotFoundError:
+        return None
     return {
         "name": file.path.name,
         "pid": file.pid,

@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from headgate.serve.asking import RequestRefused, details, job_of
 from headgate.serve.broadcast import LISTENERS_MAX, EventListener
@@ -20,6 +22,8 @@ from headgate.serve.catalog import JobCatalog, ServedJob
 
 EVERY_S = 1.0
 """The state of the job is told no more often than this."""
+STREAMS_MAX = 64
+"""How many streams one server has, of all its jobs. They are requests too, and leave room for others."""
 QUIET_S = 15.0
 """After this time without anything a comment is sent, so that whoever is between does not close the connection."""
 CLOCKS = ("now", "duration", "uptime", "last-modification")
@@ -29,6 +33,7 @@ IDLE = "accumulated-idle-time"
 
 def add(app: FastAPI, catalog: JobCatalog) -> None:
     """Add the path."""
+    open_ones: set[EventListener] = set()
 
     @app.get(
         "/v1/jobs/{jid}/stream",
@@ -43,48 +48,62 @@ def add(app: FastAPI, catalog: JobCatalog) -> None:
             with contextlib.suppress(RuntimeError):  # The loop has ended, and nobody listens any more.
                 loop.call_soon_threadsafe(woken.set)
 
-        listener = job.broadcast.join(wake)
-        if listener is None:
-            raise RequestRefused(503, f"{LISTENERS_MAX} listen to job {job.name} already: try again later")
-        end = await run_in_threadpool(job.follow)
-        return StreamingResponse(_live(job, listener, woken, end), media_type="text/event-stream")
+        with ExitStack() as leaving:
+            if len(open_ones) >= STREAMS_MAX:
+                raise RequestRefused(503, f"{STREAMS_MAX} streams are open already: close one, or try again later")
+            listener = job.broadcast.join(wake)
+            if listener is None:
+                raise RequestRefused(503, f"{LISTENERS_MAX} listen to job {job.name} already: try again later")
+            leaving.callback(job.broadcast.leave, listener)
+            open_ones.add(listener)
+            leaving.callback(open_ones.discard, listener)
+            leaving.callback(await run_in_threadpool(job.follow))
+            return _Stream(_live(job, listener, woken), leaving.pop_all())
 
 
-async def _live(
-    job: ServedJob, listener: EventListener, woken: asyncio.Event, end: Callable[[], None]
-) -> AsyncIterator[str]:
+class _Stream(StreamingResponse):
+    """Events, and what is to be done when nobody takes them any more: also where nobody has begun to."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[str], leaving: ExitStack) -> None:
+        super().__init__(events)
+        self._leaving = leaving
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._leaving:
+            await super().__call__(scope, receive, send)
+
+
+async def _live(job: ServedJob, listener: EventListener, woken: asyncio.Event) -> AsyncIterator[str]:
     told: dict[str, Any] | None = None
     due_s = spoke_s = time.monotonic()
-    try:
-        while True:
-            woken.clear()
-            lines, missed, over = listener.take()
-            if missed:
-                yield _event("missed", {"events": missed})
-            for line in lines:
-                yield _event("event", line)
-            now_s = time.monotonic()
-            if now_s >= due_s or over is not None:
-                found = await details(job)
-                news = _news(found)
-                if news != told:
-                    yield _event("job", found)
-                    told, spoke_s = news, now_s
-                due_s = time.monotonic() + EVERY_S
-            if over is not None:
-                yield _event("over", {"text": over})
-                return
-            if lines:
-                spoke_s = now_s
-            elif now_s - spoke_s >= QUIET_S:
-                yield ": still here\n\n"
-                spoke_s = now_s
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, due_s - time.monotonic())):
-                    await woken.wait()
-    finally:
-        job.broadcast.leave(listener)
-        end()
+    while True:
+        woken.clear()
+        lines, missed, over = listener.take()
+        if missed:
+            yield _event("missed", {"events": missed})
+        for line in lines:
+            yield _event("event", line)
+        now_s = time.monotonic()
+        if now_s >= due_s or over is not None:
+            found = await details(job)
+            news = _news(found)
+            if news != told:
+                yield _event("job", found)
+                told, spoke_s = news, now_s
+            due_s = time.monotonic() + EVERY_S
+        if over is not None:
+            yield _event("over", {"text": over})
+            return
+        if lines:
+            spoke_s = now_s
+        elif now_s - spoke_s >= QUIET_S:
+            yield ": still here\n\n"
+            spoke_s = now_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, due_s - time.monotonic())):
+                await woken.wait()
 
 
 def _news(found: Mapping[str, Any]) -> dict[str, Any]:

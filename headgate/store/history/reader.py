@@ -8,8 +8,11 @@ Order is that of the segments: by epoch, so that what a process wrote that had l
 successor wrote. What cannot be read is in the answer as an event of its own, ``unreadable``.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from headgate.errors import BadStorage
@@ -38,6 +41,8 @@ from headgate.store.history.lines import UNREADABLE, HistoryLine, decode_line, e
 
 WINDOW_BYTES = 64 << 10
 """As much is read first, from the end, to find the newest events."""
+NUMBER = re.compile(r"[0-9]{1,20}")
+"""A part of a position. No segment is that long, and Python reads no number of thousands of digits."""
 LOOKS = 3
 """How often what was pruned or rolled while it was read is looked for anew."""
 
@@ -58,9 +63,13 @@ class HistoryPosition:
     def parse(text: str) -> "HistoryPosition | None":
         """What ``str`` made. None if it did not."""
         parts = text.split(".")
-        if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
+        if len(parts) != 3 or not all(NUMBER.fullmatch(part) for part in parts):
             return None
         return HistoryPosition(int(parts[0]), int(parts[1]), int(parts[2]))
+
+
+SegmentState = tuple[SegmentKey, int]
+"""A segment, and how long it is."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,11 @@ class SegmentView:
     """The index, if it was made here: no file has it, or not all of it."""
     stored: int = 0
     """How many bytes of the segment the index in the storage covers."""
+
+    @property
+    def state(self) -> "SegmentState":
+        """By this it is told from the same segment when it has grown."""
+        return self.segment.key, self.segment.size
 
 
 class HistoryReader:
@@ -88,7 +102,8 @@ class HistoryReader:
         self.listing = HistoryListing()
         self._known: dict[SegmentKey, SegmentView] = {}
         self._looked = False
-        self._figures: dict[SegmentKey, dict[str, list[float]]] = {}
+        self._figures: dict[SegmentState, dict[str, list[float]]] = {}
+        self._together = FiguresTogether()
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -105,7 +120,8 @@ class HistoryReader:
             found = list(self._those_there())
         self._known = {view.segment.key: view for view in found}
         self._looked = True
-        self._figures = {key: self._figures[key] for key in self._figures if key in self._known}
+        there = {view.state for view in found}
+        self._figures = {state: figures for state, figures in self._figures.items() if state in there}
         return found
 
     def unindexed(self) -> Iterator[tuple[HistorySegment, SegmentIndex]]:
@@ -248,9 +264,15 @@ class HistoryReader:
         return found
 
     def figures(self) -> dict[str, list[float]]:
-        """The figures of all completed checkpoints, each in order of size."""
-        parts = [self._figures_of(view) for view in self._views() if view.header.completed or view.made]
-        return {name: sorted(value for part in parts for value in part.get(name, ())) for name in FIGURES}
+        """The figures of all completed checkpoints, each in order of size.
+
+        They are put together once; what has come since is added. They are good until the next call.
+        """
+        views = [view for view in self._views() if view.header.completed or view.made]
+        if not self._together.goes_on_in(views):
+            self._together = FiguresTogether()
+        self._together.take(views, self._figures_of)
+        return self._together.values
 
     # -- the job's status ------------------------------------------------------------------------------------------
 
@@ -338,13 +360,12 @@ class HistoryReader:
     def _figures_of(self, view: SegmentView) -> dict[str, list[float]]:
         if view.made is not None:
             return {name: sorted(values) for name, values in view.made.figures.items()}
-        key = view.segment.key
-        if key not in self._figures:
+        if view.state not in self._figures:
             try:
-                self._figures[key] = decode_figures(self.files.read_index(view.segment), view.segment.paths[0])
+                self._figures[view.state] = decode_figures(self.files.read_index(view.segment), view.segment.paths[0])
             except (BadStorage, Missing):
-                self._figures[key] = {name: sorted(values) for name, values in self._anew(view).figures.items()}
-        return self._figures[key]
+                self._figures[view.state] = {name: sorted(values) for name, values in self._anew(view).figures.items()}
+        return self._figures[view.state]
 
     def _anew(self, view: SegmentView) -> SegmentIndex:
         """The index of a segment whose own is damaged behind its header."""
@@ -417,6 +438,46 @@ class _Wanted:
             and (not self.types or line.get("event") in self.types)
             and (self.since_ms is None or not isinstance(at, int) or at >= self.since_ms)
         )
+
+
+class FiguresTogether:
+    """The figures of several segments, each in order of size: of those that do not change, and of one that grows."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.values: dict[str, list[float]] = merged([])
+        self._states: list[SegmentState] = []
+        """The segments of which all figures are here."""
+        self._growing: SegmentIndex | None = None
+        """The one after these, and how many of its figures are here."""
+        self._taken: dict[str, int] = {}
+
+    def goes_on_in(self, views: Sequence[SegmentView]) -> bool:
+        """Whether nothing that is here has gone or has become something else."""
+        count = len(self._states)
+        if [view.state for view in views[:count]] != self._states:
+            return False
+        return self._growing is None or any(view.made is self._growing for view in views[count : count + 1])
+
+    def take(self, views: Sequence[SegmentView], figures_of: Callable[[SegmentView], dict[str, list[float]]]) -> None:
+        """Take in what these have more."""
+        fresh = views[len(self._states) :]
+        if self._growing is not None:
+            fresh = fresh[1:]
+            for name, values in self.values.items():
+                for value in self._growing.figures[name][self._taken[name] :]:
+                    insort(values, value)
+        if fresh:
+            self.values = merged([self.values, *map(figures_of, fresh)])
+        self._growing = views[-1].made if views else None
+        self._states = [view.state for view in (views if self._growing is None else views[:-1])]
+        self._taken = {name: 0 if self._growing is None else len(self._growing.figures[name]) for name in FIGURES}
+
+
+def merged(parts: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
+    """Figures that are each in order, as one."""
+    # What is in order already is merged, not sorted anew: Python's sort sees to that.
+    return {name: sorted(chain.from_iterable(part.get(name, ()) for part in parts)) for name in FIGURES}
 
 
 def _all(given: Iterable[list[NumberRun]]) -> list[NumberRun]:

@@ -425,6 +425,7 @@ export interface Overview {
   "jobs-failed": number;
   "jobs-suspended": number;
   storages: string[];
+  unreachable: Record<string, string>;
   process: ProcessInfo;
   now: number;
 }

@@ -5,16 +5,19 @@ import contextlib
 import gc
 import json
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import warnings
 from contextlib import ExitStack
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 from headgate.run.control import ControlClient
-from headgate.serve import connections, gate
+from headgate.serve import connections, gate, listening
 from headgate.serve.access import Right, ServerAccess, access_for, is_loopback
 from headgate.serve.connections import GuardedProtocol
 from headgate.serve.listening import HttpServer
@@ -93,19 +96,19 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(job: Job, web: We
     with web.raw() as raw:
         raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
-        with contextlib.suppress(ConnectionError):
-            for _ in range(4):
-                raw.sendall(chunk)
-            assert raw.recv(1000).startswith(b"HTTP/1.1 413 ")
+        for _ in range(gate.BODY_BYTES_MAX // 0x8000):
+            raw.sendall(chunk)
+        raw.sendall(b"1\r\n \r\n")  # Nothing is left unread, which would reset the connection.
+        assert raw.recv(1000).startswith(b"HTTP/1.1 413 ")
     assert not job.asked.is_set()
     assert web.get("/v1/overview")["jobs-running"] == 1
 
 
 def test_headers_that_are_too_large_are_refused(web: Web) -> None:
-    with web.raw() as raw, contextlib.suppress(ConnectionError):
-        raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * connections.HEADER_BYTES_MAX)
-        raw.sendall(b"x" * connections.HEADER_BYTES_MAX)
-        assert raw.recv(1000)[9:12] in (b"400", b"431", b"")
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
+    with web.raw() as raw:
+        raw.sendall(head.ljust(connections.HEADER_BYTES_MAX + 1, b"x"))  # All of it is read, as above.
+        assert raw.recv(1000).startswith(b"HTTP/1.1 400 ")
     assert web.get("/v1/overview")["jobs-running"] == 1
 
 
@@ -188,6 +191,32 @@ def test_connections_that_say_nothing_keep_nobody_out(
         assert ControlClient(store).status() == job.status()
         with contextlib.suppress(ConnectionError):
             assert silent[0].recv(1) == b"", "the oldest has made room"
+
+
+def test_handshakes_that_do_not_end_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HANDSHAKE_S", 600.0)
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *named]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    bound = socket.create_server(("127.0.0.1", 0), backlog=listening.BACKLOG)
+    jobs = StoredJobs([open_store(str(tmp_path))], {}, lambda _: None)
+    serving = HttpServer(bound, jobs, ServerAccess("0" * 32, None), listening.tls_context(certificate, key))
+    serving.start()
+    context = ssl.create_default_context(cafile=certificate)
+    with ExitStack() as open_ones:
+        silent = [
+            open_ones.enter_context(socket.create_connection(bound.getsockname(), 60))
+            for _ in range(2 * connections.UNPROVEN_MAX)
+        ]
+        for _ in range(2):
+            asking = HTTPSConnection("127.0.0.1", bound.getsockname()[1], timeout=60, context=context)
+            asking.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {'0' * 32}"})
+            assert asking.getresponse().status == 200
+            asking.close()
+        for each in silent[: connections.UNPROVEN_MAX]:
+            assert each.recv(1) == b"", "the oldest have made room"
+    serving.close()
 
 
 def test_an_answer_on_a_connection_that_is_used_again_is_not_held_back(
@@ -313,12 +342,12 @@ def test_a_connection_that_is_taken_as_the_end_comes_is_closed(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     """It has left the queue of the socket, and nothing serves it yet: asyncio would forget it without closing it."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    bound = socket.create_server(("127.0.0.1", 0))
     warned: list[str] = []
     jobs = StoredJobs([open_store(str(tmp_path))], {}, warned.append)
-    server = HttpServer(listening, jobs, ServerAccess("0" * 32, None))
+    server = HttpServer(bound, jobs, ServerAccess("0" * 32, None))
     server.start()
-    with socket.create_connection(listening.getsockname()) as first:
+    with socket.create_connection(bound.getsockname()) as first:
         first.sendall(b"GET /v1/overview HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert first.recv(1)  # It serves.
     assert server._loop is not None
@@ -327,7 +356,7 @@ def test_a_connection_that_is_taken_as_the_end_comes_is_closed(
     late = socket.socket()
 
     def end() -> None:
-        late.connect(listening.getsockname())
+        late.connect(bound.getsockname())
         loop.call_soon(stop.set)  # In the turn of the loop in which the connection is taken.
 
     warnings.simplefilter("always", ResourceWarning)
