@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from headgate.metrics.kinds import COUNTER, Metric
 from headgate.metrics.reading import Facts, Sample
 from headgate.metrics.table import STATE_OF_JOB, samples
-from headgate.metrics.told import Told
+from headgate.metrics.totals import EventTotals
 
 
 class JobCollector(Collector):
@@ -64,7 +64,7 @@ def read(job: str, told: str) -> list[Family]:
 
 def state_alone(job: str, status: Mapping[str, Any]) -> list[Family]:
     """Of a job that no process runs. Nothing else is measured of it."""
-    return [_family(job, STATE_OF_JOB, list(STATE_OF_JOB.read(Facts(status, Told()))))]
+    return [_family(job, STATE_OF_JOB, list(STATE_OF_JOB.read(Facts(status, EventTotals()))))]
 
 
 def together(given: Iterable[Iterable[Family]], accept: str) -> tuple[str, bytes]:

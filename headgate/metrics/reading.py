@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headgate.metrics.told import CLASSES, Told
+from headgate.metrics.totals import CLASSES, EventTotals
 from headgate.view.batches import PARTS
 from headgate.view.history import LineView
 
@@ -25,7 +25,7 @@ class Facts:
     """What metrics are read from."""
 
     status: LineView
-    told: Told
+    told: EventTotals
 
 
 class Sample(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.metrics.reading import Facts
 from headgate.metrics.settings import OpenTelemetry, Prometheus, Reporter
-from headgate.metrics.told import Told
+from headgate.metrics.totals import EventTotals
 
 if TYPE_CHECKING:
     from headgate.metrics.telemetry import Telemetry
@@ -22,7 +22,7 @@ class Metrics:
         self._job = job
         self._status = status
         self._reporters = tuple(reporters)
-        self._told = Told()
+        self._told = EventTotals()
         self._telemetry: list[Telemetry] = []
 
     def take(self, line: Mapping[str, Any]) -> None:

@@ -90,11 +90,11 @@ class _Sought(io.RawIOBase):
         if self._ending == BZIP2:
             self._stream: _Reading = _Bzip2(self._compressed)
         else:
-            kept = pa.PythonFile(_Kept(self._compressed), mode="r")
+            kept = pa.PythonFile(_KeptBytes(self._compressed), mode="r")
             self._stream = pa.CompressedInputStream(kept, BY_ARROW[self._ending])
 
 
-class _Kept(io.RawIOBase):
+class _KeptBytes(io.RawIOBase):
     """A stream that stays open when Arrow has done with it."""
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -20,7 +20,7 @@ MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 CORRUPT = "_corrupt_record"
 """The column that gets such a line as it stands, if the schema has it. Spark's name for it."""
 
-Option = str | bool | int | float
+Option = str | int | float | bool
 FLAG, CHARACTER, NUMBER, TEXT = "True or False", "one character", "a whole number", "text"
 _BOTH = {
     FLAG: "enableDateTimeParsingFallback",

@@ -143,10 +143,12 @@ def test_many_planners_ask_at_once(gates: Gates) -> None:
 
 
 def test_a_driver_that_has_ended_leaves_nobody_listening() -> None:
+    before = set(threading.enumerate())
     gates = Gates()
     asking = planner(gates)
     asking.through(0)
-    listening = [thread for thread in threading.enumerate() if thread.name == "headgate-gates"]
+    listening = [one for one in threading.enumerate() if one.name == "headgate-gates" and one not in before]
+    assert listening
     gates.close()
     for thread in listening:
         thread.join(60)

@@ -4,7 +4,7 @@ from typing import Any
 
 from headgate.core.restart import FailureClass
 from headgate.metrics.reading import Facts
-from headgate.metrics.told import Told
+from headgate.metrics.totals import EventTotals
 from tests.view.reports import said
 from tests.view.test_figures import GRAPH
 from tests.view.test_job import live
@@ -60,7 +60,7 @@ def eventful() -> Watched:
 
 
 def facts_of(core: Watched) -> Facts:
-    told = Told()
+    told = EventTotals()
     for line in core.lines:
         told.take(line)
     return Facts(live(core), told)

@@ -10,7 +10,7 @@ import pytest
 from headgate.metrics.kinds import COUNTER, Metric
 from headgate.metrics.reading import Facts
 from headgate.metrics.table import LEFT_OUT, METRICS, SERIES_MAX, every_metric, samples
-from headgate.metrics.told import Told
+from headgate.metrics.totals import EventTotals
 from tests.metrics.facts import eventful, events_of, facts_of
 from tests.view.test_figures import GRAPH
 from tests.view.test_job import live
@@ -157,7 +157,7 @@ def test_no_metric_is_a_constant(seen: Mapping[str, Values]) -> None:
         "tasks": [],
         "sinks": [],
     }
-    others = read(Facts(status, Told()))
+    others = read(Facts(status, EventTotals()))
     same = [name for name, values in seen.items() if others.get(name) == values]
     assert same == [LEFT_OUT.name]
 

@@ -17,7 +17,7 @@ RECOVERIES = ("start", *LEVELS)
 CLASSES = ("user", "external", "lost-executor", "internal")
 
 
-class Told:
+class EventTotals:
     """The events so far."""
 
     def __init__(self) -> None:
