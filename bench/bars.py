@@ -146,4 +146,5 @@ BARS: Sequence[Bar] = (
         against="Headgate, nobody looks",
     ),
     Bar("idle", "idle", "Headgate", "cores", at_most=0.05, unit="cores"),
+    Bar("serving while nobody looks", "idle", "Headgate", "serving_cores", at_most=0.01, unit="cores"),
 )

@@ -9,7 +9,7 @@ from bench.case import Case, Contender, Measured, Settings
 from bench.feeding import check_once
 from bench.meter import Meter
 from bench.profiling import sampled
-from bench.streams import running, sleep_until
+from bench.streams import Running, running, sleep_until
 
 
 class Latency(Case):
@@ -80,6 +80,7 @@ class Idle(Case):
     title: ClassVar[str] = "CPU of a job to which no rows come, checkpoints every second"
     value: ClassVar[str] = "cores"
     unit: ClassVar[str] = "cores"
+    also: ClassVar[dict[str, str]] = {"serving_cores": "of these serving, which nobody asks, cores"}
     full: ClassVar[Settings] = {"settle_s": 60, "measure_s": 20}
     rounds_max: ClassVar[int] = 3
     quick: ClassVar[Settings] = {"settle_s": 10, "measure_s": 10}
@@ -90,11 +91,24 @@ class Idle(Case):
 
     def round(self, contender: Contender) -> Measured:
         """Some seconds of nothing."""
-        with running(contender, self.logs / f"{contender.name}.log", rows_per_s=100) as job:
+        told = {"count_serving": True} if contender.peer == "headgate" else None
+        with running(contender, self.logs / f"{contender.name}.log", rows_per_s=100, told=told) as job:
             job.first_row()
             check_once(job.feed, job.watch)
             time.sleep(self.size["settle_s"])
-            meter = Meter(job.program.pid)
+            meter, before = Meter(job.program.pid), _serving(job)
             time.sleep(self.size["measure_s"])
-            used = meter.read()
-        return Measured({"cores": used.cpu_s / used.wall_s}, used)
+            used, after = meter.read(), _serving(job)
+        values = {"cores": used.cpu_s / used.wall_s}
+        if before is not None and after is not None:
+            values["serving_cores"] = (after[0] - before[0]) / (after[1] - before[1])
+        return Measured(values, used)
+
+
+def _serving(job: Running) -> tuple[float, float] | None:
+    """The processor time that serving its pages has taken in the job's process, and when that was."""
+    file = job.stream.inbox.parent / "serving_s"
+    if not file.exists():
+        return None
+    used_s, at_s = file.read_text().split()
+    return float(used_s), float(at_s)

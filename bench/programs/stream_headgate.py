@@ -1,5 +1,6 @@
 """Files to files in Headgate: a job's file, as users write it."""
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,26 @@ from pyspark.sql import DataFrame
 
 import headgate as hg
 from bench.programs.stream import DELAY_MS, told
+from headgate import durable
 
 it = told()
+SERVES = "headgate-serve"
+"""The thread of the job's process that serves its pages."""
+
+
+def count_serving() -> None:
+    """Write down, every second, how much processor time the thread that serves has had."""
+    target = Path(it["where"]) / "serving_s"
+    while True:
+        for thread in threading.enumerate():
+            if thread.name == SERVES and thread.ident is not None:
+                used_s = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+                durable.replace(target, f"{used_s} {time.monotonic()}".encode(), flush=False)
+        time.sleep(1.0)
+
+
+if it.get("count_serving"):
+    threading.Thread(target=count_serving, daemon=True).start()
 FAILS_AT: float | None = it.get("fails_at")
 FLAG = Path(it["where"]) / "failed"
 
