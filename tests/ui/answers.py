@@ -22,6 +22,7 @@ class Recorded:
         self.operations: list[Data] = []
         self.lines = [log_line(second) for second in range(60)]
         self.server = server
+        self.unreachable: dict[str, str] = {}
         self.sampling: str | None = None
         """What flame graphs are at, if it is not the usual."""
         self.gone = threading.Event()
@@ -59,7 +60,7 @@ class Recorded:
                 "jobs-suspended": many("new", "interrupted", "crashed"),
             },
             storages=sorted({world.storage for world in self.worlds}) or ["/data/headgate"],
-            unreachable={},
+            unreachable=self.unreachable,
             process=self.process(),
             now=self.worlds[0].now_ms(self.at) if self.worlds else round(time.time() * 1000),
         )

@@ -21,6 +21,19 @@ def test_a_storage_without_jobs_says_how_to_get_one(world: Served, open_page: Op
     expect(page.get_by_text("headgate run job.py")).to_be_visible()
 
 
+def test_a_storage_that_cannot_be_reached_is_named_above_the_jobs_of_the_others(
+    world: Served, open_page: Opened
+) -> None:
+    recorded, address = world("busy")
+    recorded.unreachable = {"s3a://archive/jobs": "it has not answered for 10 s"}
+    page = open_page(f"{address}/")
+    expect(page.get_by_role("status").filter(has_text="s3a://archive/jobs cannot be reached")).to_be_visible()
+    expect(page.get_by_text("it has not answered for 10 s. Its jobs are shown as they were last seen")).to_be_visible()
+    expect(page.get_by_role("link", name="orders").first).to_be_visible()
+    recorded.unreachable = {}
+    expect(page.get_by_text("cannot be reached")).to_have_count(0)
+
+
 def test_a_job_that_never_began_has_no_empty_tables(world: Served, open_page: Opened) -> None:
     _, address = world("empty")
     page = open_page(f"{address}/jobs/first")

@@ -6,7 +6,7 @@ import { ago, count, duration, plural, tail } from "../lib/format";
 import { useNow } from "../lib/job";
 import { useQuery } from "../lib/query";
 import { go, href } from "../lib/route";
-import { Card, Empty, Failing, Loading, None, Tiles, Time } from "../parts/basics";
+import { Card, Empty, Failing, Loading, None, Notice, Tiles, Time } from "../parts/basics";
 import { Icon } from "../parts/icons";
 import { JobBadge } from "../parts/states";
 import { Table, type Column } from "../parts/table";
@@ -32,6 +32,12 @@ export function JobsPage({ every }: { every: number }) {
     <main id="main" class="page" tabIndex={-1}>
       <h1>Jobs</h1>
       {jobs.trouble && <Failing trouble={jobs.trouble} what="the jobs" retry={jobs.reload} />}
+      {seen &&
+        Object.entries(seen.unreachable).map(([storage, why]) => (
+          <Notice key={storage} tone="warn" title={`${storage} cannot be reached`}>
+            {why}. Its jobs are shown as they were last seen; it is tried again by itself.
+          </Notice>
+        ))}
       {seen && (
         <Tiles
           tiles={[
