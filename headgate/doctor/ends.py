@@ -189,8 +189,10 @@ def clocks(facts: JobFacts) -> Iterator[Cause]:
 
 def stalls(facts: JobFacts) -> Iterator[Cause]:
     """Something stands still now, much longer than it usually takes."""
+    names = {f"{who}{task}": task for task in facts.tasks for who in ("task ", "the snapshot of task ")}
+    names |= {f"sink {sink['uid']}": task for task, plan in facts.planned.items() for sink in plan["sinks"]}
     for text in facts.view["stalled"]:
-        named = [task for task in facts.tasks if text.startswith(f"task {task}:")]
+        named = [task for name, task in names.items() if text.startswith(f"{name}: ")]
         yield Cause(
             "something stands still",
             Severity.PROBLEM,

@@ -531,6 +531,23 @@ def test_what_stands_still_is_told_where(store: JobStore) -> None:
     assert job.look().causes == ()
 
 
+@pytest.mark.parametrize(
+    ("who", "tasks"),
+    [
+        ("task b", ("b",)),
+        ("the snapshot of task b", ("b",)),
+        ("sink out", ("b",)),
+        ("the storage", ()),
+        ("task b.c", ()),
+    ],
+)
+def test_what_stands_still_is_told_of_the_task_whose_it_is(store: JobStore, who: str, tasks: tuple[str, ...]) -> None:
+    job = Sick(store)
+    healthy(job, 1)
+    job.core.note("stall", name=who, text=f"{who}: a call has been running for 90 s")
+    assert job.found("stalled").tasks == tasks
+
+
 # -- all of them -----------------------------------------------------------------------------------------------------
 
 
