@@ -47,7 +47,7 @@ def start_delay(facts: JobFacts) -> Iterator[Cause]:
     holder, _ = Counter(_holder(facts, each) for each in slow).most_common(1)[0]
     shown = [each for each in slow if _holder(facts, each) == holder]
     typical = median(_latest(each) for each in facts.recent)
-    own = median(_own(facts, each, holder) for each in shown)
+    own = median(_own(facts, each, holder) for each in facts.recent)
     said, blamed = _doing(facts, holder)
     evidence = (
         f"from the trigger to the last barrier {duration(typical)} (median of {len(facts.recent)} checkpoints), "
@@ -152,7 +152,7 @@ def sync(facts: JobFacts) -> Iterator[Cause]:
     if found is None:
         return
     task, typical, slow = found
-    files = round(median(float(each["tasks"][task].get("files") or 0) for each in slow))
+    files = round(median(float(each["tasks"].get(task, {}).get("files") or 0) for each in facts.recent))
     directory = facts.checkpointing.get("working_directory") or facts.checkpointing.get("storage") or "the storage"
     evidence = f"task {task} takes {duration(typical)} to find the {files:,} files of a snapshot in {directory}"
     if files >= MANY_FILES:
@@ -170,7 +170,7 @@ def async_(facts: JobFacts) -> Iterator[Cause]:
     if found is None:
         return
     task, typical, slow = found
-    parts = [each["tasks"][task] for each in slow]
+    parts = [each["tasks"].get(task, {}) for each in facts.recent]
     new = median(float(part.get("new_bytes") or 0) for part in parts)
     files = median(float(part.get("files") or 0) for part in parts)
     mean = median(float(part.get("total_bytes") or 0) / max(1.0, float(part.get("files") or 0)) for part in parts)

@@ -92,6 +92,16 @@ def test_a_reader_with_a_backlog_is_named_with_how_busy_it_is(store: JobStore) -
     assert rules(job.look()) == {"slow-start-delay"}
 
 
+def test_the_part_of_a_delay_that_one_task_has_is_no_more_than_the_whole(store: JobStore) -> None:
+    job = Sick(store)
+    for held in (5_000, 6_000, 7_000, 8_000, 1_000, 1_000, 9_000):
+        job.go(held={"b": held})
+    evidence = job.found("slow-start-delay").evidence
+    assert evidence.startswith(
+        "from the trigger to the last barrier 6.0 s (median of 7 checkpoints), of which 6.0 s in task b"
+    )
+
+
 def test_a_task_that_waits_for_its_reader_is_not_to_blame(store: JobStore) -> None:
     job = three(store)
     for _ in range(6):
