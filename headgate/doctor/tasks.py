@@ -10,7 +10,7 @@ from statistics import median
 
 from headgate.core.ids import TaskId
 from headgate.doctor.cause import Cause
-from headgate.doctor.facts import RECENT, SEEN_MIN, JobFacts, Point, Unknown
+from headgate.doctor.facts import RECENT, SEEN_MIN, JobFacts, Line, Point, Unknown
 from headgate.doctor.finding import Severity
 from headgate.view.advice import longer_than_interval
 from headgate.view.batches import skew
@@ -114,7 +114,7 @@ def many_partitions(facts: JobFacts) -> Iterator[Cause]:
 
 def skewed(facts: JobFacts) -> Iterator[Cause]:
     """One partition has most of the state, or of a source's rows: one core works while the others wait."""
-    if not facts.partitions:
+    if not facts.partitions and all(source["skew"] is None for source in _sources(facts)):
         raise Unknown
     for task, parts in facts.partitions.items():
         operators: dict[str, dict[int, int]] = {}
@@ -139,6 +139,11 @@ def skewed(facts: JobFacts) -> Iterator[Cause]:
                 checkpoints=() if facts.partitions_of is None else (facts.partitions_of,),
             )
     yield from _skewed_sources(facts)
+
+
+def _sources(facts: JobFacts) -> list[Line]:
+    """The sources of all tasks, as they were in their last batches."""
+    return [source for task in facts.view["tasks"] for source in task.get("sources", ())]
 
 
 def _skewed_sources(facts: JobFacts) -> Iterator[Cause]:

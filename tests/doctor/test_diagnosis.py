@@ -311,6 +311,23 @@ def test_partitions_that_are_small_or_nearly_alike_are_well(store: JobStore, siz
     assert diagnose(replace(job.facts(), partitions={"b": state(*sizes)})).causes == ()
 
 
+@pytest.mark.parametrize(("skew", "busy"), [(3.9, 0.9), (3.9, 0.5), (1.2, 0.9)])
+def test_a_skewed_source_of_a_busy_task_is_named_in_a_job_without_state_as_well(
+    store: JobStore, skew: float, busy: float
+) -> None:
+    job = Sick(store)
+    job.go()
+    facts = replace(job.facts(), partitions={})
+    assert "skewed-partitions" in diagnose(facts).unknown
+    source = {"source": "orders", "partitions": 4, "skew": skew}
+    view = {**facts.view, "tasks": [{"task": "a", "batch": 1, "busy_ratio": busy, "sources": [source]}]}
+    seen = diagnose(replace(facts, view=view))
+    assert "skewed-partitions" not in seen.unknown
+    found = [(each.verdict, each.tasks, each.setting) for each in seen.causes]
+    wanted = (Severity.NOTE, ("a",), "minPartitions of the Kafka source")
+    assert found == ([wanted] if (skew, busy) == (3.9, 0.9) else [])
+
+
 def grow(job: Sick, kept: Callable[[int], int], **more: Any) -> None:
     for number in range(40):
         job.batch("b", rows=10_000, state=job.state + kept(number), **more)
