@@ -4,6 +4,7 @@ One rule: it asks for sums that Spark keeps anyway, and looks at no row. Nothing
 be had is None.
 """
 
+from collections import deque
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,32 +18,36 @@ PYTHON_MS = "pythonProcessingTime"
 """Spark's name for the time that went by in the user's functions, summed over tasks."""
 RUN_LEAST_MS = 1_000
 """In less time of Spark's tasks a share says nothing."""
+LOOKS = 12
+"""A share is that of the tasks that ended since so many looks. Collections are rare and long, so each of these looks
+sees much of them or nothing."""
 
 
 class GarbageShare:
-    """What part of the time of Spark's tasks went into garbage collection since the last look."""
+    """What part of the time of Spark's tasks has gone into garbage collection of late."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Nothing was seen yet."""
         self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - there is no public way
-        self._seen: tuple[int, int] | None = None
+        self._seen: deque[tuple[int, int]] = deque(maxlen=LOOKS + 1)
 
     def look(self) -> float | None:
-        """The share. None until enough has been done."""
+        """The share. None until enough has been done, and if no task has ended since the last look."""
         executors = self._context.statusStore().executorList(True)
         gc_ms = run_ms = 0
         for number in range(min(executors.size(), EXECUTORS_MAX)):
             each = executors.apply(number)
             gc_ms += each.totalGCTime()
             run_ms += each.totalDuration()
-        before = self._seen
-        if before is None or run_ms < before[1]:  # An executor has gone, and its sums with it.
-            self._seen = (gc_ms, run_ms)
+        if self._seen and run_ms < self._seen[-1][1]:  # An executor has gone, and its sums with it.
+            self._seen.clear()
+        if self._seen and run_ms == self._seen[-1][1]:
             return None
-        if run_ms - before[1] < RUN_LEAST_MS:
+        self._seen.append((gc_ms, run_ms))
+        gc_before_ms, run_before_ms = self._seen[0]
+        if run_ms - run_before_ms < RUN_LEAST_MS:
             return None
-        self._seen = (gc_ms, run_ms)
-        return round(min(1.0, max(0, gc_ms - before[0]) / (run_ms - before[1])), 3)
+        return round(min(1.0, max(0, gc_ms - gc_before_ms) / (run_ms - run_before_ms)), 3)
 
 
 class PythonShare:
