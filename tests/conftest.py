@@ -15,13 +15,14 @@ import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import jvm, tiers
+from tests import jvm, mounts, tiers
 
 HERE = Path(__file__).parent
 
@@ -50,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "heavy: starts a JVM or a server, or takes long (see tests/tiers.py)")
+    config.addinivalue_line("markers", "ill: the rules of the doctor that find something here (tests/spark)")
+    config.addinivalue_line("markers", "well: the rules of the doctor that look and find nothing here (tests/spark)")
     config.addinivalue_line("markers", "long: takes long, and has a shorter sister: only with --long")
 
 
@@ -57,6 +60,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def kills(request: pytest.FixtureRequest) -> int:
     """How often a test kills that does so again and again."""
     return int(request.config.getoption("--kills"))
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[mounts.Mount]:
+    """Makes small file systems in memory, which go with the test."""
+    with ExitStack() as stack:
+        yield lambda options: stack.enter_context(
+            mounts.in_memory(tmp_path / f"mount-{len(list(tmp_path.glob('mount-*')))}", options)
+        )
 
 
 FIRST = (

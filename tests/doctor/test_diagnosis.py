@@ -1,8 +1,6 @@
 """Rules over what is recorded of a job: each names its illness, and none says anything of a healthy one."""
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +17,9 @@ from headgate.doctor.facts import SEEN_MIN
 from headgate.doctor.finding import Severity
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-from services.server import find_program
 from tests.doctor.sick import EVENT_MS, Sick, rules
 from tests.helpers import channel, line, task
+from tests.mounts import Mount, needs_root
 from tests.step_helpers import OTHER
 from tests.view.watched import Watched
 
@@ -498,22 +496,17 @@ def test_a_sink_without_rows_has_no_transactions(store: JobStore) -> None:
     assert job.look().causes == ()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
-def test_a_disk_that_is_nearly_full_is_named(tmp_path: Path) -> None:
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run([find_program("mount"), "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(place)], check=True)
-    try:
-        job = Sick(JobStore.open(open_store(str(place / "storage")), "orders"))
-        for _ in range(6):
-            job.go(snapshot={"b": {"new_bytes": 5_000_000}})
-        cause = job.found("disk-nearly-full")
-        assert (cause.verdict, cause.setting) == (Severity.WARNING, "Checkpointing.storage")
-        assert "a checkpoint typically brings 5.0 MB" in cause.evidence
-        (place / "rest").write_bytes(bytes(280 << 20))
-        assert job.found("disk-nearly-full").verdict is Severity.PROBLEM
-    finally:
-        subprocess.run([find_program("umount"), "--lazy", str(place)], check=True)
+@needs_root
+def test_a_disk_that_is_nearly_full_is_named(mount: Mount) -> None:
+    place = mount("size=300m")
+    job = Sick(JobStore.open(open_store(str(place / "storage")), "orders"))
+    for _ in range(6):
+        job.go(snapshot={"b": {"new_bytes": 5_000_000}})
+    cause = job.found("disk-nearly-full")
+    assert (cause.verdict, cause.setting) == (Severity.WARNING, "Checkpointing.storage")
+    assert "a checkpoint typically brings 5.0 MB" in cause.evidence
+    (place / "rest").write_bytes(bytes(280 << 20))
+    assert job.found("disk-nearly-full").verdict is Severity.PROBLEM
 
 
 def succeeded(job: Sick, ahead_ms: int) -> None:

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,27 +10,7 @@ import pytest
 from headgate.doctor import directory as rules
 from headgate.doctor.finding import Finding, Severity
 from headgate.doctor.measuring import directory
-from services.server import find_program
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
-Mount = Callable[[str], Path]
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Mount]:
-    """Makes a small file system in memory, with these options."""
-    made: list[Path] = []
-
-    def mounting(options: str) -> Path:
-        place = tmp_path / f"mount-{len(made)}"
-        place.mkdir()
-        subprocess.run([find_program("mount"), "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True)
-        made.append(place)
-        return place
-
-    yield mounting
-    for place in made:
-        subprocess.run([find_program("umount"), "--lazy", str(place)], check=True)
+from tests.mounts import Mount, needs_root
 
 
 def look(path: Path, *, lasting: bool = True, records: bool = True) -> dict[str, Finding]:

@@ -8,7 +8,7 @@ import pytest
 from headgate import doctor
 from headgate.doctor.finding import Finding, Severity, as_text
 
-RULES = ("finding", "software", "directory", "limits")
+RULES = ("finding", "software", "directory", "limits", "cause", "facts", "checkpoints", "tasks", "ends", "diagnosis")
 REACHING = {"os", "sys", "time", "datetime", "socket", "subprocess", "tempfile", "pathlib", "resource", "shutil"}
 
 
