@@ -10,6 +10,7 @@ A job that is well has an interval of minutes, and is asked for its checkpoints,
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from headgate.sink.api import WriteId
 from headgate.sink.files import FileSink
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
+from headgate.task import vitals as of_spark
 from services.server import wait_until
 from tests.mounts import Mount, needs_root, needs_throttle, on_a_slow_disk
 from tests.spark.process import JobProcess, completed
@@ -58,22 +60,24 @@ JUDGED: dict[str, Callable[[JobFacts], bool]] = {
 
 
 @pytest.fixture(autouse=True)
-def as_marked(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hold a test to its marks."""
+def nothing_looked_at() -> None:
     LOOKED.clear()
-    yield
+
+
+def hold(test: pytest.Item) -> None:
+    """Hold a test that has passed to its marks: see ``conftest``."""
     found = {each.rule for _, seen in LOOKED for each in seen.causes}
     judged = {rule for facts, seen in LOOKED for rule in seen.rules if judged_by(rule, facts, seen)}
-    for mark in request.node.iter_markers("ill"):
+    for mark in test.iter_markers("ill"):
         assert set(mark.args) <= found, f"never found here: {set(mark.args) - found}"
-    for mark in request.node.iter_markers("well"):
+    for mark in test.iter_markers("well"):
         assert found.isdisjoint(mark.args), f"found here: {found}"
         assert set(mark.args) <= judged, f"nothing to judge by: {set(mark.args) - judged}"
 
 
 def judged_by(rule: str, facts: JobFacts, seen: Diagnosis) -> bool:
-    able = JUDGED.get(rule)
-    return rule not in seen.unknown and (able is None or able(facts))
+    needed = JUDGED.get(rule)
+    return rule not in seen.unknown and (needed is None or needed(facts))
 
 
 def made(directory: Path, interval: str = "100ms", **more: Any) -> hg.Job:
@@ -109,6 +113,17 @@ def started(job: hg.Job, spark: SparkSession) -> hg.JobClient:
     wait_until(lambda: client.status()["state"] == "running" or not client.is_running, 120, "the job to run")
     assert client.is_running, client.status()
     return client
+
+
+@contextmanager
+def running(job: hg.Job, spark: SparkSession) -> Iterator[hg.JobClient]:
+    """A job that runs, and does not go on beside other tests whatever comes."""
+    client = started(job, spark)
+    try:
+        yield client
+    finally:
+        if client.is_running:
+            client.cancel()
 
 
 def checkpoint(directory: Path) -> Reply:
@@ -166,15 +181,15 @@ def test_nothing_is_found_with_a_job_that_is_well(spark: SparkSession, tmp_path:
     source = rows(job)
     source.transform("windows", windows, new_task=True).sink("out", hg.files.sink(tmp_path / "out"))
     source.sink("plain", hg.files.sink(tmp_path / "plain"))
-    client = started(job, spark)
-    for _ in range(8):
-        another_batch(client)
-        checkpoint(tmp_path)
-    running = look(tmp_path, client.status())
-    client.stop()
+    with running(job, spark) as client:
+        for _ in range(8):
+            another_batch(client)
+            checkpoint(tmp_path)
+        alive = look(tmp_path, client.status())
+        client.stop()
     ended = look(tmp_path)
-    assert (running.causes, ended.causes) == ((), ())
-    assert set(ended.unknown) <= set(running.unknown), "of a job that has ended as much is known"
+    assert (alive.causes, ended.causes) == ((), ())
+    assert set(ended.unknown) <= set(alive.unknown), "of a job that has ended as much is known"
 
 
 def windows(frame: DataFrame) -> DataFrame:
@@ -196,6 +211,7 @@ def test_nothing_is_found_with_a_job_that_has_all_that_may_fall_ill(
 ) -> None:
     """It forks, joins, has state, Python and transactions; it was stopped and started, and a batch has failed once."""
     monkeypatch.setattr(vitals, "LOOK_S", 0.5)
+    monkeypatch.setattr(of_spark, "LOOKS", 240)
     trouble = tmp_path / "trouble"
 
     def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -205,7 +221,7 @@ def test_nothing_is_found_with_a_job_that_has_all_that_may_fall_ill(
                 raise hg.ExternalError("this batch does not please today")
             yield batch
 
-    def start() -> hg.JobClient:
+    def whole() -> hg.Job:
         job = made(tmp_path, interval="10min", restart=hg.restart.fixed_delay(delay="10ms", attempts=3))
         source = rows(job, rows_per_batch=None, rows_per_second=100)
         passed = source.transform("passed", lambda frame: frame.mapInArrow(fail_once, frame.schema))
@@ -214,31 +230,27 @@ def test_nothing_is_found_with_a_job_that_has_all_that_may_fall_ill(
         patient = hg.files.sink(tmp_path / "out")
         patient.__class__ = PatientSink
         left.union("both", right, new_task=True).transform("windows", windows).sink("out", patient)
-        return started(job, spark)
+        return job
 
-    first = start()
-    another_batch(first)
-    checkpoint(tmp_path)
-    first.stop()
-    client = start()
-    another_batch(client)
-    trouble.touch()
-    wait_until(
-        lambda: look(tmp_path, client.status()) is not None and bool(LOOKED[-1][0].failures), WAIT_S, "a failure"
-    )
-    unknown: tuple[str, ...] = ("all",)
-    for _ in range(ASKED_MAX):
+    with running(whole(), spark) as client:
         another_batch(client)
         checkpoint(tmp_path)
+        client.stop()
+    with running(whole(), spark) as client:
+        another_batch(client)
+        trouble.touch()
+        wait_until(lambda: sum(client.status()["restarts"].values()) > 0, WAIT_S, "a failure")
         seen = look(tmp_path, client.status())
-        assert seen.causes == ()
-        unknown = tuple(seen.unknown)
-        if not unknown:
-            break
-    assert unknown == (), "every rule has looked"
-    client.stop()
-    seen = look(tmp_path)
-    assert (seen.causes, seen.unknown) == ((), ())
+        for _ in range(ASKED_MAX):
+            if not seen.unknown:
+                break
+            another_batch(client)
+            checkpoint(tmp_path)
+            seen = look(tmp_path, client.status())
+            assert seen.causes == ()
+        client.stop()
+    for each in (seen, look(tmp_path)):
+        assert (each.causes, each.unknown) == ((), ()), "every rule has looked"
 
 
 # -- batches and failures --------------------------------------------------------------------------------------------
@@ -318,12 +330,12 @@ def test_state_that_hardly_fits_into_the_heap_keeps_garbage_collection_busy(tmp_
     shape = {"directory": str(tmp_path), "memory": "512m", "rows": 20_000, "keys": 700_000}
     process = JobProcess(shape, file=HERE / "crowded.py", variable="HEADGATE_CROWDED")
     try:
+        assert process.wait_for(completed) is not None, process.tail()
         seen = look(tmp_path)
-        for _ in range(4 * ASKED_MAX):
+        while "gc-pressure" not in {each.rule for each in seen.causes}:
+            assert len(LOOKED) < 4 * ASKED_MAX, seen
             assert process.wait_for(completed) is not None, process.tail()
             seen = look(tmp_path)
-            if "gc-pressure" in {each.rule for each in seen.causes}:
-                break
     finally:
         process.kill()
     cause = found(seen, "gc-pressure")
@@ -487,7 +499,9 @@ def test_a_slow_storage_is_named_in_each_part_that_uses_it(
 def test_a_slow_disk_of_the_storage_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with on_a_slow_disk(tmp_path / "slow", bytes_s=100_000) as place:
         job = made(place, settings={"working_directory": str(tmp_path / "work")})
-        once = rows(job, rows_per_batch=5_000).transform("once", lambda frame: frame.dropDuplicates(["n"]))
+        # A batch a second: more of them would write files faster than they can be copied.
+        slowly_made = rows(job, rows_per_batch=None, rows_per_second=1)
+        once = slowly_made.transform("once", lambda frame: frame.dropDuplicates(["key"]))
         once.sink("out", hg.files.sink(tmp_path / "out"))
         seen = until(job, spark, place, "slow-async")
     cause = found(seen, "slow-async")
@@ -497,8 +511,8 @@ def test_a_slow_disk_of_the_storage_is_named(spark: SparkSession, tmp_path: Path
 @pytest.mark.long
 @ill("slow-start-delay")
 def test_a_slow_reader_holds_the_barrier(spark: SparkSession, tmp_path: Path) -> None:
-    job = made(tmp_path)
-    slow = rows(job, rows_per_batch=50).transform("slow", lambda frame: slowly(frame, 700), new_task=True)
+    job = made(tmp_path, interval="1s", settings={"max_batches_ahead": 4})
+    slow = rows(job, rows_per_batch=50).transform("slow", lambda frame: slowly(frame, 1_000), new_task=True)
     slow.sink("out", hg.files.sink(tmp_path / "out"))
     cause = found(until(job, spark, tmp_path, "slow-start-delay"), "slow-start-delay")
     assert "in task slow" in cause.evidence
@@ -508,9 +522,9 @@ def test_a_slow_reader_holds_the_barrier(spark: SparkSession, tmp_path: Path) ->
 @pytest.mark.long
 @ill("slow-alignment")
 def test_a_slow_side_holds_up_alignment(spark: SparkSession, tmp_path: Path) -> None:
-    job = made(tmp_path)
+    job = made(tmp_path, interval="1s", settings={"max_batches_ahead": 4})
     source = rows(job, rows_per_batch=50)
-    left = source.transform("left", lambda frame: slowly(frame, 700), new_task=True)
+    left = source.transform("left", lambda frame: slowly(frame, 1_000), new_task=True)
     right = source.transform("right", lambda frame: frame.select("*"), new_task=True)
     left.union("both", right, new_task=True).sink("out", hg.files.sink(tmp_path / "out"))
     cause = found(until(job, spark, tmp_path, "slow-alignment"), "slow-alignment")
@@ -563,16 +577,15 @@ def test_a_disk_that_fills_up_under_a_job_is_named(spark: SparkSession, tmp_path
     small = mount("size=300m")
     job = made(tmp_path, interval="10min", settings={"working_directory": str(small / "work")})
     rows(job).sink("out", hg.files.sink(tmp_path / "out"))
-    client = started(job, spark)
-    checkpoint(tmp_path)
-    cause = found(look(tmp_path, client.status()), "disk-nearly-full")
-    assert (cause.verdict, cause.setting) == (Severity.WARNING, "Checkpointing.working_directory")
-    assert str(small) in cause.evidence
-    (small / "rest").write_bytes(bytes(240 << 20))
-    another_batch(client)
-    checkpoint(tmp_path)
-    assert found(look(tmp_path, client.status()), "disk-nearly-full").verdict is Severity.PROBLEM
-    client.cancel()
+    with running(job, spark) as client:
+        checkpoint(tmp_path)
+        cause = found(look(tmp_path, client.status()), "disk-nearly-full")
+        assert (cause.verdict, cause.setting) == (Severity.WARNING, "Checkpointing.working_directory")
+        assert str(small) in cause.evidence
+        (small / "rest").write_bytes(bytes(240 << 20))
+        another_batch(client)
+        checkpoint(tmp_path)
+        assert found(look(tmp_path, client.status()), "disk-nearly-full").verdict is Severity.PROBLEM
 
 
 # -- clocks ----------------------------------------------------------------------------------------------------------

@@ -71,15 +71,20 @@ def test_every_page_can_be_read_at_400_pixels_in_the_dark(at: Opened) -> None:
 def test_the_theme_is_the_systems_until_somebody_chooses_another(at: Opened) -> None:
     page = at(theme="dark")
     ground = "getComputedStyle(document.documentElement).backgroundColor"
-    expect(page.locator("h1")).to_have_text("orders")
+    root = page.locator("html")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()  # It listens to keys a moment after it is drawn.
+    expect(root).to_have_attribute("data-theme", "dark")
     dark = page.evaluate(ground)
     page.keyboard.press("t")
+    expect(root).to_have_attribute("data-theme", "light")
     light = page.evaluate(ground)
     assert light != dark
     page.reload()
     expect(page.locator("h1")).to_have_text("orders")
+    expect(root).to_have_attribute("data-theme", "light")
     assert page.evaluate(ground) == light
     page.get_by_role("button", name="Theme: light").click()
+    expect(root).to_have_attribute("data-theme", "dark")
     assert page.evaluate(ground) == dark
 
 

@@ -19,9 +19,13 @@ from headgate import state_backend
 from headgate.connect.kafka import source
 from headgate.connect.kafka.reading.source import CONNECTOR, KafkaSource
 from headgate.core.sizing import START_ROWS, TARGET_MIN_MS
+from headgate.doctor.diagnosis import diagnose
+from headgate.doctor.gathering import gather
+from headgate.doctor.tasks import BUSY_MIN
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.run import sizes
 from headgate.run.control import ControlClient
+from headgate.run.past import JobPast
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
 from headgate.task import session
@@ -385,6 +389,39 @@ def test_a_job_waits_for_a_broker_that_was_killed_and_loses_nothing(
     ending, _ = run(spark, tmp_path, made, out_and_back, started)
     assert ending == "stopped"
     assert numbers(tmp_path) == list(range(200))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("into", [1, 4], ids=["one partition has nearly all records", "all have as many"])
+def test_the_doctor_names_a_partition_that_has_nearly_all_records(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, into: int
+) -> None:
+    """And says nothing of a task that is as busy with partitions that are alike."""
+    topic = unique("uneven")
+    kafka.create_topic(topic, partitions=4)
+    write(kafka, topic, range(400), partitions=4)
+    write(kafka, topic, range(400, 100_000), partitions=into)
+    client = job(tmp_path, source(kafka.servers, topic=topic, max_offsets_per_trigger=400)).start(spark=spark)
+
+    def busy() -> bool:
+        [task] = client.status()["tasks"] or [{}]
+        return (task.get("busy_ratio") or 0) >= BUSY_MIN and task["sources"][0]["skew"] is not None
+
+    try:
+        wait_until(lambda: busy() or not client.is_running, 120, "a busy task")
+        view = client.status()
+        store = JobStore.find(open_store(str(tmp_path / "storage")), "job")
+        seen = diagnose(
+            gather(JobPast(store), view, store.read_description(), store.local_root, time.time_ns() // 10**6)
+        )
+    finally:
+        client.cancel()
+    [task] = view["tasks"]
+    assert task["sources"][0]["partitions"] == 4
+    assert "skewed-partitions" not in seen.unknown
+    found = [each.evidence for each in seen.causes if each.rule == "skewed-partitions"]
+    assert len(found) == (into == 1), task
+    assert into > 1 or "one of 4 partitions of source orders gave" in found[0]
 
 
 def _partitions(kafka: Kafka, topic: str) -> int:
