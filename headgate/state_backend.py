@@ -19,6 +19,9 @@ Compression = Literal["lz4", "lz4hc", "snappy", "zstd", "none"]
 
 _STORE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STORE}.rocksdb"
+MAINTENANCE = "20s"
+"""In its format 2 Spark writes down, with each batch, the ids of all batches since the last upload, in 64 KiB at most:
+some 860. A job of the smallest batches has 14 a second and more, so a minute is too long."""
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 _FLINK = "state.backend.rocksdb."
 
@@ -144,7 +147,7 @@ def rocksdb(
     compact_on_commit: bool = False,
     count_rows: bool = True,
     snapshot_after: int = 10,
-    maintenance_interval: Duration = "1min",
+    maintenance_interval: Duration = MAINTENANCE,
     local_directory: str | Path | None = None,
     options: Mapping[str, object] | None = None,
 ) -> StateBackend:
@@ -161,7 +164,8 @@ def rocksdb(
     ``compression``: of the files. ``compact_on_commit``: compact at every batch, which makes reads faster and batches
     slower. ``count_rows``: know the number of rows, at the cost of a look-up before each write.
     ``snapshot_after``: this many batches of changes make a snapshot due. ``maintenance_interval``: how often snapshots
-    are uploaded. ``local_directory``: where an executor keeps its working files, Spark's ``spark.local.dir``.
+    are uploaded: at most some 860 batches may lie between two. ``local_directory``: where an executor keeps its
+    working files, Spark's ``spark.local.dir``.
     ``options``: what else Spark can set in RocksDB, by Spark's name for it.
     """
     if profile is not None and profile not in PROFILES:

@@ -28,7 +28,7 @@ def test_rocksdb_sets_only_what_is_said() -> None:
         f"{STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{STORE}.checkpointFormatVersion": "2",
         f"{STORE}.minDeltasForSnapshot": "10",
-        f"{STORE}.maintenanceInterval": "60000ms",
+        f"{STORE}.maintenanceInterval": "20000ms",
         f"{ROCKSDB}.changelogCheckpointing.enabled": "true",
         f"{ROCKSDB}.compression": "lz4",
         f"{ROCKSDB}.compactOnCommit": "false",
