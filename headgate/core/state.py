@@ -90,7 +90,8 @@ class TaskState:
     """Finished for good: ``boundary`` is its last."""
     restart_at_ms: int | None = None
     fruitless: int = 0
-    """Restarts since a batch was last committed."""
+    """Restarts since a batch was committed that had something to read. At the end of time there is always one more:
+    where each of them fails and is left out, they never come to an end."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def advance(context: StepContext, name: TaskId, boundary: Boundary) -> None:
         entered=max(task.entered, batch),
         admitted=max(task.admitted, batch),
         written=max(task.written, batch),
-        fruitless=0,
+        fruitless=task.fruitless if starting.exhausted(state, name, task) else 0,
     )
     context.set_task(name, after)
     coordinator.open_gates(context, state.graph.outputs[name])

@@ -418,4 +418,10 @@ MUTANTS = (
         "    if state.termination.draining and all(task.ended for task in state.execution.tasks.values()):\n",
         "    if state.termination.draining and any(task.ended for task in state.execution.tasks.values()):\n",
     ),
+    Mutant(
+        "a batch that is left out at the end of time counts as progress",
+        "tasks.py",
+        "        fruitless=task.fruitless if starting.exhausted(state, name, task) else 0,\n",
+        "        fruitless=0,\n",
+    ),
 )

@@ -6,9 +6,10 @@ from headgate.core import effects as o, events as e, recovery
 from headgate.core.effects import Effect
 from headgate.core.errors import NotRestorable
 from headgate.core.graph import Graph
-from headgate.core.ids import CheckpointId, RequestId, SinkId
+from headgate.core.ids import CheckpointId, RequestId, SinkId, TaskId
 from headgate.core.records import Ending, Kind
-from headgate.core.restart import FailureClass
+from headgate.core.restart import FRUITLESS_MAX, FailureClass
+from headgate.core.settings import Mode
 from headgate.core.state import Phase
 from tests.helpers import channel, line, task
 from tests.step_helpers import OTHER, Core, only, published, running, told
@@ -154,6 +155,19 @@ def test_a_job_that_drains_and_returns_to_a_checkpoint_goes_on_draining_for_whoe
     number = core.state.checkpoints.pending[0].id
     core.complete(number)
     assert told(copied(core, number)) == [("done", "r1")]
+
+
+def test_batches_left_out_at_the_end_are_no_progress_and_the_job_goes_back() -> None:
+    """Each leaves one more to plan. And whoever goes back finds out whether somebody else leads by now."""
+    core = draining(mode=Mode.AT_MOST_ONCE, interval_ms=None)
+    for batch in range(1, 1 + FRUITLESS_MAX):
+        core.tell(core.failed("a"))
+        core.tell(e.Ticked(core.state.now_ms + 100_000))
+        core.tell(core.started("a", batch))
+        assert core.state.execution.tasks[TaskId("a")].fruitless == batch
+        assert core.state.phase is Phase.RUNNING
+    core.tell(core.failed("a"))
+    assert only(o.ReadCheckpointLog, core.tell(e.Ticked(core.state.now_ms + 100_000))) != []
 
 
 def test_a_last_savepoint_whose_record_is_there_after_all_ends_the_job() -> None:
