@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 import headgate as hg
+from headgate.metrics import telemetry
 from headgate.metrics.settings import reporters
 from tests.metrics.receiver import Receiver, plain
 from tests.spark.reading import verdict
@@ -43,7 +45,10 @@ class Scraper:
         )
 
 
-def test_the_metrics_of_a_job_that_failed_once_say_what_happened(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_metrics_of_a_job_that_failed_once_say_what_happened(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "CLOSE_S", 120.0)  # A machine that is busy has time to send the rest.
     heard = Scraper()
     job = build("fork", str(tmp_path), rows=ROWS, batches=6, fail_at=ROWS // 2, interval="500ms")
     with Receiver() as receiver:
