@@ -19,6 +19,7 @@ from headgate.browse.reader import KeptOperator
 from headgate.core.ids import CheckpointId
 from headgate.core.records import CompletedCheckpoint, TaskSnapshot
 from headgate.errors import InvalidOption
+from headgate.processes import is_alive
 from headgate.redact import redact
 from headgate.snapshot.files import FileFacts, tables_of
 from headgate.snapshot.rebuild import INSIDE
@@ -164,7 +165,7 @@ def clean(beside: Path | None) -> None:
     """Delete what processes have left that were killed while they read. ``beside`` is of one job, which is this one."""
     for left in Path(tempfile.gettempdir() if beside is None else beside).glob(f"{MADE}*"):
         maker = left.name.removeprefix(MADE).partition("-")[0]
-        if beside is not None or (maker.isdecimal() and not Path("/proc", maker).exists()):
+        if beside is not None or (maker.isdecimal() and not is_alive(int(maker))):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -9,7 +9,6 @@ into ``control.json``. The client here uses the standard library alone, so that 
 
 import contextlib
 import json
-import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 from headgate.core.effects import Outcome
 from headgate.errors import ExternalError, UserError
+from headgate.processes import is_alive
 from headgate.run.requests import REQUEST_S, Reply
 from headgate.store.jobstore import JobStore
 
@@ -163,7 +163,7 @@ class ControlClient:
     def _here(self) -> dict[str, Any] | None:
         """The address of a process of this machine that is still there."""
         control = self._store.read_control()
-        if control is None or control.get("machine") != this_machine() or not _is_alive(control.get("pid")):
+        if control is None or control.get("machine") != this_machine() or not is_alive(control.get("pid")):
             return None
         return control
 
@@ -279,21 +279,9 @@ def _exchange(
 
 def may_be_there(control: Mapping[str, Any]) -> bool:
     """Whether a process that led is still there, or is on another machine, where nobody can tell from here."""
-    return control.get("machine") != this_machine() or _is_alive(control.get("pid"))
+    return control.get("machine") != this_machine() or is_alive(control.get("pid"))
 
 
 def this_machine() -> str:
     """The name of this machine, as it stands in ``control.json``."""
     return socket.gethostname()
-
-
-def _is_alive(pid: object) -> bool:
-    if not isinstance(pid, int) or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

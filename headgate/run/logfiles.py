@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headgate.processes import is_alive
+
 LOGS_VARIABLE = "HEADGATE_LOGS"
 MARK = "-- the command has ended --"
 TAIL_BYTES = 512
@@ -26,13 +28,7 @@ class LogFile:
 
     def is_written(self) -> bool:
         """Whether that process is still there. Another one may have its number by now: then the file has its end."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return not self._is_at_its_end()
+        return is_alive(self.pid) and not self._is_at_its_end()
 
     def _is_at_its_end(self) -> bool:
         with contextlib.suppress(OSError), self.path.open("rb") as file:

@@ -19,7 +19,7 @@ PYTHON_MS = "pythonProcessingTime"
 RUN_LEAST_MS = 1_000
 """In less time of Spark's tasks a share says nothing."""
 LOOKS = 12
-"""A share is that of the tasks that ended since so many looks. Collections are rare and long, so each of these looks
+"""A share is that of the tasks that ended since this many looks. Collections are rare and long, so each of these looks
 sees much of them or nothing."""
 
 
