@@ -1,6 +1,7 @@
 """The command line as a user meets it: what it prints, and how it exits."""
 
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from headgate.cli import app
+from headgate.cli import app, ask
 from headgate.core import events as e, recovery
 from headgate.core.effects import Outcome
 from headgate.core.ids import CheckpointId, Generation
@@ -42,6 +43,24 @@ COMMANDS = (
     "sim",
     "story",
 )
+
+
+class Told:
+    """What a command was told while it waited."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, text: str) -> None:
+        with self._changed:
+            self._texts.append(text)
+            self._changed.notify_all()
+
+    def wait(self, word: str) -> None:
+        """Until it is told something with this in it. Of two things in a row it may be told the last one only."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: any(word in text for text in self._texts), 60), self._texts
 
 
 def headgate(*arguments: str | Path) -> Result:
@@ -268,11 +287,14 @@ def test_a_job_is_stopped_with_a_savepoint(storage: Path, job: Job) -> None:
         assert (asked.result(60).exit_code, asked.result(60).stdout) == (0, said)
 
 
-def test_a_job_is_drained_and_stopped(storage: Path, job: Job) -> None:
+def test_a_job_is_drained_and_stopped(storage: Path, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     store = JobStore.find(open_store(str(storage)), "orders")
+    said = Told()
+    monkeypatch.setattr(ask, "say", said)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(headgate, "stop", "orders", "--drain", "--storage", storage)
         job.do(lambda: job.core.tell(job.core.ended("a", 0)))
+        said.wait("the job is being drained: its sources have ended, and what was read comes out")
         job.asked.clear()
         another = ControlClient(store).ask("savepoint")  # Not a second command: both would have one standard output.
         job.do(lambda: job.core.complete(1))
@@ -282,7 +304,6 @@ def test_a_job_is_drained_and_stopped(storage: Path, job: Job) -> None:
         job.server.close()
         result = asked.result(60)
     assert (result.exit_code, result.stdout) == (0, f"savepoint 1 completed: file://{storage}/orders/savepoints/1\n")
-    assert "the job is being drained: its sources have ended, and what was read comes out" in result.stderr
     assert another.outcome is Outcome.REFUSED
     assert another.text == "savepoint refused: the job is being drained, and ends with a savepoint"
 
@@ -295,10 +316,11 @@ def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage
     job.core.ask()
     job.core.make_ready(1)
     job.core.create()
-    heard: list[str] = []
+    told = Told()
     with ThreadPoolExecutor(2) as pool:
-        asked = pool.submit(ControlClient(opened(storage)).ask, "cancel", notice=heard.append)
+        asked = pool.submit(ControlClient(opened(storage)).ask, "cancel", notice=told)
         job.do(lambda: job.core.tell(job.core.commit_failed(1)))
+        told.wait("`headgate cancel JOB --abandon-commits out --reason TEXT` (out: no answer)")
         said = refused(headgate("cancel", "orders", "--storage", storage))
         assert "already, and waits for sink out to commit checkpoint 1" in said
         job.asked.clear()
@@ -309,7 +331,6 @@ def test_who_cancels_hears_what_the_job_waits_for_and_can_end_it_without(storage
         job.server.close()
         assert without.result(60).exit_code == 0
         assert asked.result(60).outcome is Outcome.DONE
-    assert any("`headgate cancel JOB --abandon-commits out --reason TEXT` (out: no answer)" in one for one in heard)
     epoch_record = job.core.store[max(job.core.store)]
     assert isinstance(epoch_record, EpochRecord)
     assert [each.sink for each in epoch_record.abandoned] == ["out"]
