@@ -291,6 +291,16 @@ def plan_last_batch(query: Path) -> None:
     _write_offsets(query, batch, Offsets(offsets.version, metadata, offsets.sources))
 
 
+def last_batches(query: Path) -> int:
+    """How many batches with the watermark after every event were committed last."""
+    found, batch = 0, committed(query)
+    while (query / "offsets" / str(batch)).exists():
+        if read_offsets(query, batch).metadata.get("batchWatermarkMs") != FINAL_WATERMARK_MS:
+            break
+        found, batch = found + 1, Batch(batch - 1)
+    return found
+
+
 def relocate(query: Path) -> list[str]:
     """Let what describes state point into this directory: Spark writes absolute paths there. Returns what has changed.
 

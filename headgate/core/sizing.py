@@ -25,8 +25,8 @@ START_ROWS = 10_000
 ROWS_MIN, ROWS_MAX = 100, 16_000_000
 TARGET_MIN_MS, TARGET_MAX_MS = 400, 2_500
 """Of Spark's batches, most cost 50 to 220 ms for being one: shorter ones do little else, longer ones are no faster."""
-SHARE = 2
-"""A batch takes at most one part in this many of the checkpoint interval: a checkpoint waits for one under way."""
+SHARE = 0.8
+"""The part of the checkpoint interval that a batch takes at most: a checkpoint waits for one under way."""
 LOW, HIGH = 0.7, 1.4
 """Shares of the target between which the time of a batch is as wanted."""
 LOW_AT_FIRST = 0.9
@@ -37,7 +37,7 @@ FULL = 0.5
 """A batch that has this share of its limit is full: of an offset of Kafka there may be no row."""
 STEPS = 3
 """This many batches in a row say the same before a size that has stood changes."""
-FACTOR, FACTOR_AT_FIRST = 2.0, 4.0
+FACTOR, FACTOR_AT_FIRST = 2.0, 8.0
 """The most by which a size changes at once, and until it has stood for the first time."""
 CEILING_BATCHES = 64
 CEILING = 0.8
@@ -50,7 +50,7 @@ FAR_APART = 4
 
 def target_ms(interval_ms: int | None, latency_ms: int | None) -> float:
     """How long a batch should take. ``latency_ms`` is what the user wants it to stay below, if anything."""
-    wanted = TARGET_MAX_MS if interval_ms is None else max(TARGET_MIN_MS, min(TARGET_MAX_MS, interval_ms / SHARE))
+    wanted = TARGET_MAX_MS if interval_ms is None else max(TARGET_MIN_MS, min(TARGET_MAX_MS, interval_ms * SHARE))
     return wanted if latency_ms is None else min(wanted, latency_ms / HIGH)
 
 

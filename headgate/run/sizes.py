@@ -5,6 +5,8 @@ between it and the source. ``core.sizing`` judges; here it is kept of which batc
 Spark.
 
 The first batch of a query may be one that is done again, or is as large as every first one: nothing is learned from it.
+Unless its source can tell rows by offsets. Then a size that has not stood yet is judged in the hook already, once the
+batch is written, so that each batch on the way to the right size is of another one.
 """
 
 import threading
@@ -26,6 +28,8 @@ from headgate.task.limits import CannotSize, set_limits
 WAITS_MAX = 16
 """Of this many batches of a task it is kept how long they waited: the last one's is asked for."""
 Handing = Callable[[StreamingQuery, Sequence[int | None]], None]
+Counting = Callable[[TaskId, Sequence[str], Sequence[str]], Sequence[int] | None]
+"""Tells the rows of each source between two entries of the offset log, or that it cannot."""
 
 
 @dataclass
@@ -44,12 +48,14 @@ class Sized:
     last: int = 0
     full: bool = False
     """The rows of the last batch of this size, and whether it had about as many as it might."""
+    judged: Batch | None = None
+    """The last batch that was judged in the hook."""
 
     def begin(self) -> None:
         """One of the tasks begins anew: batches are counted from elsewhere."""
         self.limits.clear()
         self.others.clear()
-        self.handed = None
+        self.handed = self.judged = None
         self.sizing = sizing.forget_times(self.sizing)
 
     @property
@@ -69,12 +75,14 @@ class Sizes:
         target_ms: float,
         warn: Callable[[str], None],
         hand: Handing = set_limits,
+        count: Counting = lambda *_: None,
     ) -> None:
         """``sources`` says of each source of a task whether its batches size themselves."""
         self._graph = graph
         self._target_ms = target_ms
         self._warn = warn
         self._hand = hand
+        self._count = count
         self._lock = threading.Lock()
         self._waits: dict[TaskId, dict[Batch, float]] = {}
         self._refused = False
@@ -97,12 +105,14 @@ class Sizes:
             sized = self._sized.get(task)
             return None if sized is None or self._refused else sized.sizing.rows
 
-    def resize(self, task: TaskId, directory: Path, query: StreamingQuery, batch: Batch) -> None:
-        """In the hook of a batch: let the next one have the size that is wanted by now."""
+    def resize(self, task: TaskId, directory: Path, query: StreamingQuery, batch: Batch, took_ms: float) -> None:
+        """In the hook of a batch that took this long to write: let the next one have the size that is wanted by now."""
         with self._lock:
             sized = self._sized.get(task)
             if sized is None or self._refused:
                 return
+            if not sized.sizing.stood and sized.judged != batch:
+                self._own_in_hook(task, sized, batch, directory, took_ms)
             rows, shares = sized.sizing.rows, sized.shares
             changed = rows != sized.handed
         if changed:
@@ -147,11 +157,29 @@ class Sizes:
                 elif task in sized.sizing.costs:
                     self._behind(sized, task, batch, directory, took)
 
+    def _own_in_hook(self, task: TaskId, sized: Sized, batch: Batch, directory: Path, took_ms: float) -> None:
+        """A batch that reads the sources, and has been written a moment ago."""
+        if sized.limits.get(batch, sized.sizing.rows) != sized.sizing.rows:
+            return
+        try:
+            end = layout.read_offsets(directory, batch).of_sources()
+            begin = layout.read_offsets(directory, Batch(batch - 1)).of_sources() if batch > 0 else ()
+        except (HeadgateError, OSError):
+            return  # It is the first one after a restore, or Spark itself is at its log.
+        counts = self._count(task, begin, end)
+        if counts is None or sum(counts) > sized.sizing.rows:
+            return
+        sized.judged = batch
+        sized.limits[batch] = sized.sizing.rows
+        self._learn(task, sized, batch, counts, took_ms)
+
     def _own(self, task: TaskId, sized: Sized, batch: Batch, counts: Sequence[int], took: float) -> None:
         """A batch that reads the sources."""
         limit = sized.limits.get(batch)
-        if limit is None or limit != sized.sizing.rows:
-            return
+        if limit is not None and limit == sized.sizing.rows and batch != sized.judged:
+            self._learn(task, sized, batch, counts, took)
+
+    def _learn(self, task: TaskId, sized: Sized, batch: Batch, counts: Sequence[int], took: float) -> None:
         sized.others.setdefault(task, Batch(batch - 1))
         own = [(rows, most) for rows, most in zip(counts, sized.shares, strict=False) if most is not None]
         sized.last = sum(rows for rows, _ in own)

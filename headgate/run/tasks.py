@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,7 @@ class Tasks:
             {task.id: tuple(source.sizes_itself for _, source in self._sources(task)) for task in plan.tasks},
             target_ms,
             self._warn,
+            count=self._count_rows,
         )
 
     # -- orders --------------------------------------------------------------------------------------------------------
@@ -374,7 +375,8 @@ class Tasks:
             output_mode=task.output_mode,
             trigger_ms=self._trigger_ms(task),
             stateful=sum(self._analysis[node.uid].stateful for node in task.trunk),
-            resize=lambda query, batch: self._sizes.resize(order.task, directory, query, batch),
+            resize=lambda query, batch, took_ms: self._sizes.resize(order.task, directory, query, batch, took_ms),
+            still=lambda: not inputs and all(source.is_still_at_end for _, source in sources),
             check=lambda: _check_sources(sources, directory),
         )
 
@@ -391,6 +393,16 @@ class Tasks:
                     visit(nodes[uid])
 
         visit(task.trunk[-1])
+        return found
+
+    def _count_rows(self, task: TaskId, begin: Sequence[str], end: Sequence[str]) -> list[int] | None:
+        """The rows of each of the task's sources between two entries of the offset log, if all of them can tell."""
+        found = []
+        for place, (_, source) in enumerate(self._sources(self._planned[task])):
+            rows = source.rows_between(begin[place] if begin else None, end[place])
+            if rows is None:
+                return None
+            found.append(rows)
         return found
 
     def _trigger_ms(self, task: PlannedTask) -> int | None:

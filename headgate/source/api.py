@@ -81,12 +81,28 @@ class Source(ABC):
         """
         return False
 
+    def rows_between(self, begin: str | None, end: str) -> int | None:  # noqa: ARG002 - for those who override it
+        """About how many rows there are from one offset to another, if that can be told from them alone.
+
+        ``begin`` is None for the beginning of the source. Asked on the driver while a batch is under way, so be quick:
+        with it, batches that size themselves come to their size in half as many steps.
+        """
+        return None
+
     def ended(self, offset: str) -> bool:  # noqa: ARG002 - for those who override it
         """Whether there is nothing after ``offset``, and never will be. ``offset`` is JSON, as in Spark's offset log.
 
         When: after every committed batch, with the offset it consumed through, and when a run starts at an offset.
         Where: on the driver, between two batches, so be quick. After a crash it is asked again for the same offset,
         and must say the same. A source without an end, which is the default, says no.
+        """
+        return False
+
+    @property
+    def is_still_at_end(self) -> bool:
+        """Whether the stream that ``load`` made gives no more rows once it has ``ended``, and answers so at once.
+
+        If so, a query of its own sources alone need not be launched again for the windows that are open at the end.
         """
         return False
 

@@ -4,8 +4,8 @@ One rule: row n is a function of n and the generator's own arguments, and of not
 into batches, of time, or of what came before. So every range of offsets can be read again, and every row proves itself:
 ``seq`` counts the rows of its key without a gap, and ``Generator.counts`` says how many there must be.
 
-Spark makes all the rows: one source counts, and column expressions do the rest. Where the size of batches is given, it
-is Spark's ``rate-micro-batch``, else one of our jar that can be told how far to count (``java/src/headgate/source``).
+Spark makes all the rows: one source counts, and column expressions do the rest. It is one of our jar that can be told
+how far to count (``java/src/headgate/source``); without the jar it is Spark's ``rate-micro-batch``.
 
 How ``key`` and ``seq`` come out of n alone. The keys are dealt like cards: every round of m rows holds each of m keys
 once, so ``seq`` is the number of the round. The order within a round is ``a * place + c * round`` modulo m: with a and
@@ -16,7 +16,7 @@ when ``floor(n * skew)`` steps up after it, which also says how many the hot key
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -116,6 +116,8 @@ class Generator(Source):
     step_us: int
     partitions: int
     seed: int
+    _still: bool = field(default=False, init=False, repr=False, compare=False)
+    """Found out by ``load``."""
 
     @property
     def replayable(self) -> bool:
@@ -135,32 +137,35 @@ class Generator(Source):
 
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
         """Let Spark count, and compute the columns from the count."""
-        if self.sizes_itself:
-            # No rows at all are one batch of none, so that somebody is asked whether this is the end.
-            end = None if self.rows is None else max(1, self.rows)
-            counted = self._counted_by_limit(spark, end) or self._counted_evenly(spark, trigger_ms)
+        # No rows at all are one batch of none, so that somebody is asked whether this is the end.
+        end = None if self.rows is None else max(1, self.rows)
+        batch = self._batch_rows(trigger_ms)
+        try:
+            counted = self._counted_to(spark, end, batch)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+                raise
+            counted = self._counted_on(spark, batch)  # A session of the user's that does not have our jar.
         else:
-            counted = self._counted_evenly(spark, trigger_ms)
+            object.__setattr__(self, "_still", end is not None)
         if self.rows is not None:
             counted = counted.where(F.col("n") < self.rows)
         return self._columns(counted)
 
-    def _counted_by_limit(self, spark: SparkSession, end: int | None) -> DataFrame | None:
-        """Count as far as Spark is told. None in a session of the user's that does not have our jar."""
-        options = {"start_rows": START_ROWS, "partitions": self.partitions} | ({} if end is None else {"end": end})
-        try:
-            return spark.readStream.format(COUNTING).options(**options).load()
-        except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
-                raise
-            return None
+    def _batch_rows(self, trigger_ms: int | None) -> int:
+        """How many rows a batch has, if it is not told otherwise."""
+        if self.rows_per_second is None:
+            return self.rows_per_batch or START_ROWS
+        interval_ms = trigger_ms or self.trigger_ms or TRIGGERS_MS[-1]
+        return max(1, self.rows_per_second * interval_ms // 1000)
 
-    def _counted_evenly(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:
-        """Count by the same number in every batch."""
-        batch = self.rows_per_batch or START_ROWS
-        if self.rows_per_second is not None:
-            interval_ms = trigger_ms or self.trigger_ms or TRIGGERS_MS[-1]
-            batch = max(1, self.rows_per_second * interval_ms // 1000)
+    def _counted_to(self, spark: SparkSession, end: int | None, batch: int) -> DataFrame:
+        """Count to the end, as far at a time as Spark is told: so many a batch, if it is told nothing."""
+        options = {"start_rows": batch, "partitions": self.partitions} | ({} if end is None else {"end": end})
+        return spark.readStream.format(COUNTING).options(**options).load()
+
+    def _counted_on(self, spark: SparkSession, batch: int) -> DataFrame:
+        """Count by the same number in every batch, and past the end."""
         return (
             spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", batch)
@@ -171,14 +176,18 @@ class Generator(Source):
             .select(F.col("value").alias("n"))
         )
 
+    @property
+    def is_still_at_end(self) -> bool:
+        """Only our own stream knows where the end is: Spark's counts on, and its rows are left out."""
+        return self._still
+
+    def rows_between(self, begin: str | None, end: str) -> int:
+        """The difference of the numbers."""
+        return _number(end) - (0 if begin is None else _number(begin))
+
     def ended(self, offset: str) -> bool:
         """Whether all ``rows`` are out. ``offset`` is the number of the next row, perhaps past the end."""
-        try:
-            reached = int(json.loads(offset)["offset"])
-        except (ValueError, KeyError, TypeError):
-            raise BadStorage(
-                f"the offset {offset} is not one of a generator: if the source was exchanged, give it a new uid"
-            ) from None
+        reached = _number(offset)
         return self.rows is not None and reached >= self.rows
 
     def describe(self) -> str:
@@ -275,3 +284,12 @@ def _since_epoch(moment: datetime | str) -> int:
         raise InvalidOption(f"generator.source: start is {moment!r}: give a time such as '2025-01-01T00:00:00Z'")
     aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)
+
+
+def _number(offset: str) -> int:
+    try:
+        return int(json.loads(offset)["offset"])
+    except (ValueError, KeyError, TypeError):
+        raise BadStorage(
+            f"the offset {offset} is not one of a generator: if the source was exchanged, give it a new uid"
+        ) from None

@@ -11,6 +11,7 @@ state; nobody goes on as if nothing had come.
                           ▼    │             ▼    │                                        ▼
                          SKIPPING         RELAUNCHING                                   FINISHED ── END ──▶ ENDED
 
+    RUN_OUT leads from RUNNING to FINISHING: the running query runs the last batches itself.
     INTERRUPT leads from all of them to STOPPING, and from there END to ENDED; FAIL leads from all of them to FAILED.
 
 Not here: Spark's queries (``launches``), threads and files (``query``).
@@ -42,7 +43,7 @@ class RunState(Enum):
     DRAINING = "draining"
     """Nothing more will come: its query is stopped, and the last batches follow."""
     FINISHING = "finishing"
-    """A query runs the last batches."""
+    """A query runs the last batches: one that was launched for them, or the one that was there."""
     FINISHED = "finished"
     """They have run, and that query is turned away from one more."""
     STOPPING = "stopping"
@@ -63,6 +64,7 @@ class RunEvent(Enum):
     UP = "the end of the start"
     RELAUNCH = "the order to launch the query again"
     DRAIN = "the order to drain"
+    RUN_OUT = "the order to let time run out"
     LAST_PASSED = "a batch after the last one"
     INTERRUPT = "an interrupt"
     QUERY_STOPPED = "the end of the query"
@@ -185,6 +187,10 @@ _BY_EVENT: Mapping[RunEvent, Mapping[RunState, Edge]] = {
     _E.DRAIN: {
         **_to(_S.DRAINING, _A.GO, _S.RUNNING),
         **_stay(_A.IGNORE, _S.DRAINING, _S.FINISHING, _S.FINISHED, *UNWANTED),  # The order may be given again.
+    },
+    _E.RUN_OUT: {
+        **_to(_S.FINISHING, _A.GO, _S.RUNNING),
+        **_stay(_A.IGNORE, *UNWANTED),
     },
     _E.LAST_PASSED: {
         **_to(_S.FINISHED, _A.REFUSE, _S.FINISHING),

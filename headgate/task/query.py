@@ -37,6 +37,7 @@ from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskI
 from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
 from headgate.errors import HeadgateError, InternalError
+from headgate.task.clock import end_time
 from headgate.task.failure import classify, shorten
 from headgate.task.heartbeat import Doing, Heartbeat
 from headgate.task.launches import Launched, Launches, QueryState
@@ -44,6 +45,8 @@ from headgate.task.lifecycle import Lifecycle, Reaction, RunEvent, RunState
 from headgate.task.listener import Listener
 from headgate.task.logs import failures
 
+SOON_MS = 500
+"""A query that begins a batch at most this often need not be launched again for its last ones."""
 LOOK_S = 5.0
 """Whoever waits for the end of a query looks this often whether it is still there."""
 
@@ -77,8 +80,10 @@ class QuerySpec:
     trigger_ms: int | None
     stateful: int
     """How many stateful operators there are."""
-    resize: Callable[[StreamingQuery, Batch], None] = lambda _query, _batch: None
-    """In the hook: let the batch after this one have the size that is wanted by now."""
+    resize: Callable[[StreamingQuery, Batch, float], None] = lambda *_: None
+    """In the hook of a batch that took so many milliseconds to write: let the next one have the size wanted by now."""
+    still: Callable[[], bool] = lambda: False
+    """Once the sources have ended: whether the running query finds nothing more, and is not kept waiting by any."""
     check: Callable[[], None] = lambda: None
     """See that all inputs can be read on from where the task stands. Once, before anything else."""
 
@@ -220,9 +225,12 @@ class Query:
     def drain(self) -> None:
         """Nothing more will come: finish the batch under way, let time run out for stateful operators, and stop."""
         try:
-            if not self._halt_on(RunEvent.DRAIN):
+            launched = self._launched_to_run_out()
+            if launched is None and not self._halt_on(RunEvent.DRAIN):
                 return
-            done = self._run_last_batches()
+            if launched is not None and self._take(RunEvent.RUN_OUT) is not Reaction.GO:
+                return
+            done = self._run_last_batches(0 if launched is None else self._run_out(launched))
             boundary = self.boundary()
         except Stopped:
             return  # As in start.
@@ -379,7 +387,7 @@ class Query:
             self._measure("wait_ms", waited * 1000, batch)
             if self._held_up_s:
                 self._measure("held_up_ms", self._held_up_s * 1000, batch)
-            self._resize(batch)
+            self._resize(batch, time.monotonic() - begun - self._held_up_s)
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - raised again in few words
@@ -392,12 +400,12 @@ class Query:
         self._heartbeat.sign(f"batch {batch} has been written, and not committed,")
         self._tell(OutputsWritten(self.work.generation, self.work.task, self.work.run, batch))
 
-    def _resize(self, batch: Batch) -> None:
+    def _resize(self, batch: Batch, took_s: float) -> None:
         """Size the next batch. A query that is just being launched begins with the size that every one begins with."""
         with self._lock:
             present = self._launches.present
         if present is not None and present.state is QueryState.LIVE:
-            self.work.resize(present.query, batch)
+            self.work.resize(present.query, batch, took_s * 1000)
 
     def _refuse_past_last(self, batch: Batch) -> None:
         with self._lock:
@@ -544,15 +552,42 @@ class Query:
             raise RuntimeError(f"batch {batch} could not be left out")
         self._commit_through(batch, tell=False)
 
-    def _run_last_batches(self) -> bool:
+    def _launched_to_run_out(self) -> Launched | None:
+        """The present query, once time runs out in it: if it finds nothing more by itself, it need not be stopped."""
+        work = self.work
+        with self._lock:
+            ended, present = self._progress.source_ended, self._launches.present
+        if present is None or present.state is not QueryState.LIVE or not (work.stateful and ended and work.still()):
+            return None
+        soon = work.trigger_ms is None or work.trigger_ms <= SOON_MS
+        return present if soon and end_time(present.query) else None
+
+    def _run_out(self, launched: Launched) -> int:
+        """Wait until time has run out in the running query, which has its state at hand. How many batches that took.
+
+        An operator whose timers go by the clock always wants one batch more.
+        """
+        directory = self.work.directory
+        self._last = Batch(layout.planned(directory) + self.work.stateful)
+        try:
+            launched.query.processAllAvailable()
+        except Exception:  # noqa: BLE001 - what it died of is heard of by itself
+            self._await_end(launched)
+        else:
+            self._halt()
+        self._last = None
+        self._refuse_if_halting()
+        return layout.last_batches(directory)
+
+    def _run_last_batches(self, done: int) -> bool:
         """Run what was under way, and what the end of time brings. Whether all of it is committed.
 
-        Every batch is planned here, and run by itself. Left alone, Spark would plan the next one with what its sources
-        have by then, and it would come behind the end of time.
+        ``done``: how many of these have run already. Every other one is planned here, and run by itself. Left alone,
+        Spark would plan the next one with what its sources have by then, and it would come behind the end of time.
         """
         work = self.work
         # Time reaches one stateful operator after the other, a batch later each.
-        for _ in range(max(1, work.stateful)):
+        for _ in range(max(1, work.stateful) - done):
             if work.stateful and not self._lifecycle.is_unwanted:
                 layout.plan_last_batch(work.directory)
             planned = layout.planned(work.directory)

@@ -33,6 +33,8 @@ class MiniSpark:
         self.after_start: Callable[[], None] = lambda: None
         self.deaf = False
         """Events are dropped."""
+        self.last_batches: int | None = 0
+        """How many batches a running query plans once its watermark is after every event. None: one after the other."""
         self._listeners: list[Any] = []
         self._events: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
         self._open = threading.Event()
@@ -132,6 +134,9 @@ class MiniQuery:
         self._hook = hook
         self._stopped = threading.Event()
         self._error: Exception | None = None
+        self._watermark_ms = 0
+        self._last_batches = 0
+        self._no_data = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -141,6 +146,28 @@ class MiniQuery:
 
     def exception(self) -> Exception | None:
         return self._error
+
+    @property
+    def _jsq(self) -> "MiniQuery":
+        return self
+
+    def streamingQuery(self) -> "MiniQuery":  # noqa: N802 - Spark's name
+        return self
+
+    def watermarkTracker(self) -> "MiniQuery":  # noqa: N802 - Spark's name
+        if self._spark.last_batches == 0:
+            raise AttributeError("this Spark has no watermarkTracker")
+        return self
+
+    def setWatermark(self, watermark_ms: int) -> None:  # noqa: N802 - Spark's name
+        self._watermark_ms = watermark_ms
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        self._no_data.clear()
+        while self.isActive and not self._no_data.wait(0.002):
+            pass
+        if self._error is not None:
+            raise RuntimeError("the query has failed") from self._error
 
     def stop(self) -> None:
         self._stopped.set()
@@ -158,6 +185,7 @@ class MiniQuery:
                 if self.once:
                     break
                 if not ran:
+                    self._no_data.set()
                     self._stopped.wait(0.002)
         except Exception as error:  # noqa: BLE001 - a hook raises whatever it likes
             self._error = error
@@ -169,10 +197,14 @@ class MiniQuery:
         done, planned = layout.committed(directory), layout.planned(directory)
         number = done + 1
         if planned <= done:
-            if number >= self._spark.available:
+            most = self._spark.last_batches
+            last = self._watermark_ms > 0 and (most is None or self._last_batches < most)
+            if number >= self._spark.available and not last:
                 return False
             line = self._spark.line
-            offsets(directory, number, line % number if "%d" in line else line)
+            at = number if number < self._spark.available else self._spark.available - 1
+            offsets(directory, number, line % at if "%d" in line else line, watermark_ms=self._watermark_ms)
+            self._last_batches += self._watermark_ms > 0
         if planned == NO_BATCH:
             metadata(directory)
         self._hook(SimpleNamespace(), number)

@@ -55,6 +55,11 @@ stopping     DRAIN          stopping     ignore
 ended        DRAIN          ended        ignore
 failed       DRAIN          failed       ignore
 
+running      RUN_OUT        finishing    go
+stopping     RUN_OUT        stopping     ignore
+ended        RUN_OUT        ended        ignore
+failed       RUN_OUT        failed       ignore
+
 skipping     LAST_PASSED    skipping     refuse
 finishing    LAST_PASSED    finished     refuse
 stopping     LAST_PASSED    stopping     refuse

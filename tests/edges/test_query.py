@@ -297,6 +297,87 @@ def test_for_state_time_runs_out_one_operator_after_the_other(running: Running) 
     assert ends[0].sources == ends[1].sources == ends[2].sources, "no row comes behind the end of time"
 
 
+FINAL = layout.FINAL_WATERMARK_MS
+
+
+def ends(running: Running, *batches: int) -> list[bool]:
+    """Which of them came at the end of time."""
+    found = [layout.read_offsets(running.directory, Batch(batch)) for batch in batches]
+    return [each.metadata["batchWatermarkMs"] == FINAL for each in found]
+
+
+def at_its_end(running: Running, *, stateful: int, last_batches: int | None, **work: Any) -> Query:
+    """A run whose source has ended with batch 1."""
+    query = running.another(**{"stateful": stateful, "still": lambda: True, **work})
+    running.last_offset = running.spark.line % 1
+    running.spark.available, running.spark.last_batches = 2, last_batches
+    query.admit(ALL)
+    query.start()
+    running.wait_for(lambda: bool(running.facts(SourceEnded)))
+    return query
+
+
+@pytest.mark.parametrize("last_batches", [2, None])
+def test_time_runs_out_in_the_running_query_if_it_finds_nothing_more(
+    running: Running, last_batches: int | None
+) -> None:
+    query = at_its_end(running, stateful=2, last_batches=last_batches)
+    query.drain()
+    query.drain()
+    (ended,) = running.facts(TaskEnded, TaskFailed)
+    assert isinstance(ended, TaskEnded)
+    assert len(running.spark.queries) == 1
+    # Spark may have planned one before it was asked how far it is.
+    assert ended.boundary.batch == 3 or (last_batches is None and ended.boundary.batch == 4)
+    assert ends(running, 1, 2, 3) == [False, True, True]
+
+
+def test_what_the_running_query_has_left_of_the_end_of_time_runs_by_itself(running: Running) -> None:
+    at_its_end(running, stateful=3, last_batches=1).drain()
+    (ended,) = running.facts(TaskEnded, TaskFailed)
+    assert isinstance(ended, TaskEnded)
+    assert [made.ran for made in running.spark.queries] == [[0, 1, 2], [3], [4]]
+    assert ends(running, 1, 2, 3, 4) == [False, True, True, True]
+
+
+@pytest.mark.parametrize("why", ["this Spark", "a slow trigger", "a source that goes on", "a source without an end"])
+def test_else_a_query_is_launched_for_the_end_of_time(running: Running, why: str) -> None:
+    works: dict[str, dict[str, Any]] = {
+        "a slow trigger": {"trigger_ms": 10_000},
+        "a source that goes on": {"still": lambda: False},
+    }
+    work = works.get(why, {})
+    query = at_its_end(running, stateful=1, last_batches=0 if why == "this Spark" else 1, **work)
+    if why == "a source without an end":
+        query._progress.source_ended = False
+    query.drain()
+    assert ends(running, 1, 2) == [False, True]
+    assert running.spark.queries[-1].ran == [2]
+
+
+def test_a_last_batch_that_fails_in_the_running_query_is_a_failure(running: Running) -> None:
+    query = at_its_end(running, stateful=1, last_batches=1)
+    running.write = _raise(ValueError("a row does not please"))
+    query.drain()
+    (failed,) = running.facts(TaskEnded, TaskFailed)
+    assert isinstance(failed, TaskFailed)
+    assert failed.failure.message == "a row does not please"
+
+
+def test_an_interrupt_while_time_runs_out_lets_the_drain_go(running: Running) -> None:
+    query = at_its_end(running, stateful=1, last_batches=1)
+    held = threading.Event()
+    running.write = lambda *_: (held.set(), query.wait_for_news(WAIT_S))
+    draining = threading.Thread(target=query.drain, daemon=True)
+    draining.start()
+    assert held.wait(WAIT_S)
+    query.interrupt()
+    query.tell_news()
+    draining.join(WAIT_S)
+    assert not draining.is_alive()
+    assert running.facts(TaskEnded, TaskFailed) == []
+
+
 def test_a_run_that_is_exhausted_has_no_query_before_it_is_drained(running: Running) -> None:
     """A run before it has planned batch 1 and not committed it: that is the last one."""
     query = running.another(stateful=1)

@@ -1,5 +1,6 @@
 """Which batch had which size: batches as Spark tells of them, and times as the test gives them."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,14 @@ class Job:
         self.handed: list[Sequence[int | None]] = []
         self.warned: list[str] = []
         self.able = True
-        self.sizes = Sizes(graph, {UP: sources, MIDDLE: ()}, 2_500, self.warned.append, self._hand)
+        self.counts = False
+        self.sizes = Sizes(graph, {UP: sources, MIDDLE: ()}, 2_500, self.warned.append, self._hand, self._count)
+
+    def _count(self, task: TaskId, begin: Sequence[str], end: Sequence[str]) -> list[int] | None:
+        """An offset of these tests is how many rows its batch has."""
+        assert task == UP
+        assert all(begin) == all(end)
+        return [json.loads(each)["offset"] for each in end] if self.counts else None
 
     def _hand(self, query: Any, rows: Sequence[int | None]) -> None:
         if not self.able:
@@ -44,7 +52,7 @@ class Job:
         """A batch of the task with the sources: the hook, then Spark's word."""
         self.sizes.waited(UP, Batch(batch), waited_ms)
         offsets(self.place / UP, batch, position("none", 3), *(f'{{"offset":{count}}}' for count in rows))
-        self.sizes.resize(UP, self.place / UP, QUERY, Batch(batch))
+        self.sizes.resize(UP, self.place / UP, QUERY, Batch(batch), took_ms)
         self.tell(UP, batch, took_ms, rows)
 
     def tell(self, task: TaskId, batch: int, took_ms: int, rows: Sequence[int] = ()) -> None:
@@ -66,19 +74,45 @@ def test_a_size_is_handed_over_in_the_hook_and_judged_by_batches_that_had_it(tmp
     assert job.handed == [(START_ROWS,)]
     assert job.sizes.rows(UP) == START_ROWS, "nothing is learned from the first batch"
     job.run(1, 500, START_ROWS)
-    assert job.sizes.rows(UP) == 4 * START_ROWS
+    assert job.sizes.rows(UP) == 5 * START_ROWS
     job.run(2, 500, START_ROWS)
-    assert job.handed == [(START_ROWS,), (4 * START_ROWS,)]
-    assert job.sizes.rows(UP) == 4 * START_ROWS, "the second batch had the old size"
-    job.run(3, 1_250, 4 * START_ROWS)
-    assert job.sizes.rows(UP) == 8 * START_ROWS
+    assert job.handed == [(START_ROWS,), (5 * START_ROWS,)]
+    assert job.sizes.rows(UP) == 5 * START_ROWS, "the second batch had the old size"
+    job.run(3, 1_250, 5 * START_ROWS)
+    assert job.sizes.rows(UP) == 10 * START_ROWS
+
+
+def test_where_offsets_tell_rows_each_batch_on_the_way_has_another_size(tmp_path: Path) -> None:
+    job = Job(tmp_path, ALONE)
+    job.counts = True
+    job.run(0, 250, START_ROWS)
+    job.run(1, 500, 8 * START_ROWS)
+    job.run(2, 1_000, 40 * START_ROWS)
+    assert job.handed == [(8 * START_ROWS,), (40 * START_ROWS,), (100 * START_ROWS,)]
+    for batch in range(3, 6):
+        job.run(batch, 2_500, 100 * START_ROWS)
+    assert len(job.handed) == 3
+    assert job.sizes.rows(UP) == 100 * START_ROWS
+    job.run(6, 7_500, 100 * START_ROWS)
+    job.run(7, 7_500, 100 * START_ROWS)
+    assert job.sizes.rows(UP) == 100 * START_ROWS, "from here on Spark's own time counts, and once"
+    job.run(8, 7_500, 100 * START_ROWS)
+    assert (job.sizes.rows(UP) or 0) < 100 * START_ROWS
+
+
+@pytest.mark.parametrize("rows", [START_ROWS // 3, START_ROWS + 1])
+def test_a_batch_that_is_smaller_or_larger_than_its_size_says_nothing_in_the_hook(tmp_path: Path, rows: int) -> None:
+    job = Job(tmp_path, ALONE)
+    job.counts = True
+    job.run(0, 250, rows)
+    assert job.handed == [(START_ROWS,)]
 
 
 def test_waiting_for_others_is_no_part_of_a_batch(tmp_path: Path) -> None:
     job = Job(tmp_path, ALONE)
     job.run(0, 500, START_ROWS)
     job.run(1, 90_500, START_ROWS, waited_ms=90_000)
-    assert job.sizes.rows(UP) == 4 * START_ROWS
+    assert job.sizes.rows(UP) == 5 * START_ROWS
 
 
 def test_a_batch_that_is_not_full_says_nothing(tmp_path: Path) -> None:
@@ -93,7 +127,7 @@ def test_sources_of_one_task_share_its_size_and_a_fixed_one_stays_as_it_is(tmp_p
     job.run(0, 100, 5_000, 70, 5_000)
     job.run(1, 500, 0, 70, 5_000)
     job.run(2, 500, 0, 70, 5_000)
-    assert job.handed == [(5_000, None, 5_000), (20_000, None, 20_000)]
+    assert job.handed == [(5_000, None, 5_000), (25_000, None, 25_000)]
 
 
 def test_a_task_behind_it_is_heard_once_its_rows_came_in_batches_of_that_size(tmp_path: Path) -> None:
@@ -123,8 +157,8 @@ def test_a_task_that_begins_anew_keeps_the_size_and_forgets_which_batches_had_it
     job.sizes.begin(UP)
     job.sizes.begin(DOWN)
     job.run(1, 60_000, START_ROWS)
-    assert job.handed[-1] == (4 * START_ROWS,)
-    assert job.sizes.rows(UP) == 4 * START_ROWS
+    assert job.handed[-1] == (5 * START_ROWS,)
+    assert job.sizes.rows(UP) == 5 * START_ROWS
 
 
 def test_a_spark_that_cannot_do_it_is_told_of_once_and_sizes_stay(tmp_path: Path) -> None:
@@ -140,7 +174,7 @@ def test_a_spark_that_cannot_do_it_is_told_of_once_and_sizes_stay(tmp_path: Path
 def test_a_query_of_which_a_part_has_no_offset_yet_is_sized_later(tmp_path: Path) -> None:
     job = Job(tmp_path, ALONE)
     offsets(tmp_path / UP, 0, position("none", 3), "-", '{"offset":5}')
-    job.sizes.resize(UP, tmp_path / UP, QUERY, Batch(0))
+    job.sizes.resize(UP, tmp_path / UP, QUERY, Batch(0), 500)
     assert job.handed == []
     job.run(1, 500, START_ROWS)
     assert job.handed == [(START_ROWS,)]

@@ -66,10 +66,10 @@ def heavy_tailed(seed: int) -> Callable[[], float]:
     [
         (10_000, None, 2_500),
         (None, None, 2_500),
-        (2_000, None, 1_000),
+        (2_000, None, 1_600),
         (200, None, 400),
         (10_000, 700, 500),
-        (1_000, 60_000, 500),
+        (1_000, 60_000, 800),
     ],
 )
 def test_a_batch_takes_a_share_of_the_interval_and_stays_below_the_latency(
@@ -80,7 +80,7 @@ def test_a_batch_takes_a_share_of_the_interval_and_stays_below_the_latency(
 
 def test_the_measured_curve_is_climbed_in_a_few_steps_and_gives_nine_tenths_of_its_best() -> None:
     run = Run(windows).go(30)
-    assert run.sizes[:4] == [START_ROWS, 4 * START_ROWS, 16 * START_ROWS, 64 * START_ROWS]
+    assert run.sizes[:3] == [START_ROWS, 8 * START_ROWS, 64 * START_ROWS]
     assert run.changes(8) == 0
     size = run.sizes[-1]
     assert size / windows(0, size) > 0.9 * max(rows / windows(0, rows) for rows in range(10_000, 8_000_000, 10_000))

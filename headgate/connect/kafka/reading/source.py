@@ -282,6 +282,13 @@ class KafkaSource(Source):
         spoken_of = {"default.api.timeout.ms", "request.timeout.ms"} & set(self.options)
         return {} if spoken_of else {"default.api.timeout.ms": str(ANSWER_MS)}
 
+    def rows_between(self, begin: str | None, end: str) -> int | None:
+        """How many offsets, some of which may have no row. The first batch begins wherever the topics do."""
+        if begin is None:
+            return None
+        before, after = offsets_of(begin), offsets_of(end)
+        return sum(at - before.get(name, {}).get(p, at) for name, each in after.items() for p, at in each.items())
+
     def ended(self, offset: str) -> bool:
         """Whether every partition is read to where it ended when the source was first started."""
         if not self.bounded or self._memory is None or self._memory.ends is None:
