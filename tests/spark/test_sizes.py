@@ -1,5 +1,7 @@
 """Whole jobs whose batches size themselves. Spark runs them, and the test says what each batch took."""
 
+import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,16 +10,19 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import headgate as hg
 from headgate import layout
+from headgate.core.ids import Batch, TaskId
 from headgate.core.sizing import START_ROWS
 from headgate.run import sizes
+from headgate.run.sizes import Sizes
 from tests.spark.shapes import _trouble
 
 Line = dict[str, Any]
-SIZES = (START_ROWS, 4 * START_ROWS, 111_111)
-"""What comes of the times below: the first is four times too short, the second takes 900 of 2,500 ms."""
+SIZES = (START_ROWS, 8 * START_ROWS, 117_647)
+"""What comes of the times below: the first is eight times too short, the second takes 1,700 of 2,500 ms."""
 
 
 @pytest.fixture
@@ -31,8 +36,22 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(progress.numInputRows)
         return 100 + float(progress.numInputRows) / 50
 
+    def resize(self: Sizes, task: TaskId, directory: Path, query: StreamingQuery, batch: Batch, _: float) -> None:
+        ends = [_number(directory, number) for number in (batch - 1, batch)]
+        really(self, task, directory, query, batch, 100 + (ends[1] - ends[0]) / 50)
+
+    really = Sizes.resize
     monkeypatch.setattr(sizes, "took_ms", took_ms)
+    monkeypatch.setattr(Sizes, "resize", resize)
     return found
+
+
+def _number(directory: Path, batch: int) -> int:
+    """Where a batch of the generator ends. Files have no such number."""
+    if batch < 0:
+        return 0
+    lines = layout.read_offsets(directory, Batch(batch)).of_sources()
+    return sum(int(json.loads(line).get("offset", 0)) for line in lines)
 
 
 def run(
@@ -70,7 +89,9 @@ def test_the_generator_grows_survives_a_failure_and_a_restore_and_every_row_come
             shown.append(line["tasks"][0]["batch_rows"])
 
     client.append(run(spark, tmp_path, hg.generator.source(keys=10), watch, fail_at=25_000))
-    while not any(count == SIZES[2] for count in counts):
+    deadline = time.monotonic() + 240
+    while SIZES[2] not in counts:
+        assert time.monotonic() < deadline, counts
         with pytest.raises(TimeoutError):
             client[0].wait(timeout=0.2)
     client[0].stop()
