@@ -89,9 +89,19 @@ class TaskState:
     ended: bool = False
     """Finished for good: ``boundary`` is its last."""
     restart_at_ms: int | None = None
+    again_from_ms: int | None = None
+    """When it first went on in place since it last came to a batch of its own."""
+    again_through: Batch = NO_BATCH
+    """The last batch that it had begun when it failed. Once one after it is committed, the task has caught up."""
     fruitless: int = 0
     """Restarts since a batch was committed that had something to read. At the end of time there is always one more:
     where each of them fails and is left out, they never come to an end."""
+
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether it still does again what it had begun before it failed."""
+        return self.again_from_ms is not None and not self.ended and self.boundary.batch <= self.again_through
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,7 @@ def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) 
         case Restart(level=Level.JOB, delay_ms=delay_ms):
             leadership.restart(context, delay_ms)
         case Restart(delay_ms=delay_ms):
+            restart_at_ms = state.now_ms + delay_ms
             again = evolve(
                 task,
                 run=Run(task.run + 1),
@@ -154,7 +155,9 @@ def failed(context: StepContext, name: TaskId, failure: Failure, chance: float) 
                 entered=task.boundary.batch,
                 admitted=task.boundary.batch,
                 draining=False,
-                restart_at_ms=state.now_ms + delay_ms,
+                restart_at_ms=restart_at_ms,
+                again_from_ms=task.again_from_ms if task.is_catching_up else restart_at_ms,
+                again_through=max(task.again_through, task.entered),
                 fruitless=task.fruitless + 1,
             )
             context.set_task(name, again)

@@ -12,6 +12,8 @@ from headgate.core.state import JobState, Phase, ready
 
 COMMITS_BEHIND_MAX = 16
 """While a sink has this many commits to catch up with, no further checkpoint starts."""
+CATCHING_UP_MAX_MS = 10_000
+"""A checkpoint waits no longer than this, and than an interval, for a task that was restarted in place."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def _by_clock(state: JobState) -> int | None:
     deadline = checkpoints.next_trigger_ms
     if deadline <= began_ms and not _has_moved(state):
         deadline = began_ms + settings.interval_ms
+    deadline = max(deadline, _caught_up_ms(state, settings.interval_ms))
     if settings.min_pause_ms == 0:
         return deadline
     if checkpoints.pending or state.checkpoint_log.queue:
@@ -97,6 +100,16 @@ def _by_clock(state: JobState) -> int | None:
     if checkpoints.last_end_ms is None:
         return deadline
     return max(deadline, checkpoints.last_end_ms + settings.min_pause_ms)
+
+
+def _caught_up_ms(state: JobState, interval_ms: int) -> int:
+    """When a checkpoint waits no longer for tasks that do again what they had begun when they failed.
+
+    What has come in since is in the batch after that: it need not wait for yet another checkpoint.
+    """
+    tasks = state.execution.tasks.values()
+    begun = [task.again_from_ms for task in tasks if task.again_from_ms is not None and task.is_catching_up]
+    return max(begun) + min(interval_ms, CATCHING_UP_MAX_MS) if begun else 0
 
 
 def _has_moved(state: JobState) -> bool:

@@ -55,6 +55,41 @@ def test_a_checkpoint_is_in_time_however_often_the_job_goes_back() -> None:
     assert triggered >= 5
 
 
+def restarted(core: Core, name: str, at_ms: int) -> None:
+    """A task fails at this time, with a batch in the hook, and runs again at once."""
+    core.tell(e.Ticked(at_ms), core.failed(name), e.Ticked(at_ms))
+    core.tell(core.started(name))
+
+
+def test_a_checkpoint_waits_until_a_task_restarted_in_place_has_something_new() -> None:
+    core = running(line("a"), interval_ms=1_000, restart=FixedDelay(0))
+    core.tell(core.committed("a", 0), core.entered("a", 1))
+    restarted(core, "a", 900)
+    assert only(o.TakeSnapshot, core.tell(e.Ticked(1_000))) == []
+    core.tell(core.committed("a", 1))
+    assert only(o.TakeSnapshot, core.tell(e.Ticked(1_200))) == [], "it has only done again what it had begun"
+    assert only(o.TakeSnapshot, core.tell(core.committed("a", 2))) != []
+    core.complete(core.state.checkpoints.pending[0].id)
+    assert next_deadline(core.state) == 2_200
+
+
+def test_a_checkpoint_waits_an_interval_for_a_task_that_has_nothing_new_and_no_longer() -> None:
+    core = running(line("a", "b"), interval_ms=1_000, restart=FixedDelay(0))
+    core.tell(core.committed("a", 0), core.entered("a", 1))
+    restarted(core, "a", 900)
+    core.tell(core.entered("a", 1))
+    restarted(core, "a", 1_300)
+    assert next_deadline(core.state) == 1_900, "however often it fails meanwhile"
+    assert only(o.TakeSnapshot, core.tell(e.Ticked(1_900))) != []
+
+
+def test_with_a_long_interval_a_checkpoint_waits_ten_seconds_for_a_task_that_was_restarted() -> None:
+    core = running(line("a"), interval_ms=10 * MINUTE, restart=FixedDelay(0))
+    core.tell(core.committed("a", 0))
+    restarted(core, "a", 10 * MINUTE - 1_000)
+    assert next_deadline(core.state) == 10 * MINUTE + 9_000
+
+
 def test_the_first_failure_of_each_task_waits_for_the_first_delay() -> None:
     tasks = [f"t{number}" for number in range(12)]
     graph = Graph(tuple(task(name, source=True) for name in tasks), ())
