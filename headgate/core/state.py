@@ -97,7 +97,6 @@ class TaskState:
     """Restarts since a batch was committed that had something to read. At the end of time there is always one more:
     where each of them fails and is left out, they never come to an end."""
 
-
     @property
     def is_catching_up(self) -> bool:
         """Whether it still does again what it had begun before it failed."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate import layout, room
 from headgate.channel import reader, segments
@@ -45,6 +46,7 @@ from headgate.source.api import Source
 from headgate.store.api import Forbidden
 from headgate.task import partitions
 from headgate.task.failure import TOO_BUSY
+from headgate.task.limits import CannotSize, set_limits
 from headgate.task.listener import Listener, said
 from headgate.task.logs import silence
 from headgate.task.query import Query, QuerySpec, Stopped
@@ -376,7 +378,7 @@ class Tasks:
             trigger_ms=self._trigger_ms(task),
             stateful=sum(self._analysis[node.uid].stateful for node in task.trunk),
             resize=lambda query, batch, took_ms: self._sizes.resize(order.task, directory, query, batch, took_ms),
-            still=lambda: not inputs and all(source.is_still_at_end for _, source in sources),
+            still=lambda query: not inputs and _still(query, [source for _, source in sources]),
             check=lambda: _check_sources(sources, directory),
         )
 
@@ -568,3 +570,14 @@ def _pair(inputs: tuple[Channel, ...], held: tuple[InFlight, ...]) -> list[tuple
     if all(channel.id in by_name for channel in inputs) or len(held) != len(inputs):
         return [(channel, by_name[channel.id]) for channel in inputs if channel.id in by_name]
     return list(zip(inputs, held, strict=True))
+
+
+def _still(query: StreamingQuery, sources: Sequence[Source]) -> bool:
+    """Let a query read nothing more of its sources, if all of them keep to that."""
+    if not all(source.is_still_at_end for source in sources):
+        return False
+    try:
+        set_limits(query, [0] * len(sources))
+    except CannotSize:
+        return False
+    return True

@@ -100,9 +100,10 @@ class Source(ABC):
 
     @property
     def is_still_at_end(self) -> bool:
-        """Whether the stream that ``load`` made gives no more rows once it has ``ended``, and answers so at once.
+        """Whether the stream that ``load`` made, at a limit of no rows, gives none and answers so at once.
 
-        If so, a query of its own sources alone need not be launched again for the windows that are open at the end.
+        If so, a query that reads nothing else need not be launched again, once this has ``ended``, for what time has
+        left open. By default it is.
         """
         return False
 

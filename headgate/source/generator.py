@@ -178,7 +178,7 @@ class Generator(Source):
 
     @property
     def is_still_at_end(self) -> bool:
-        """Only our own stream knows where the end is: Spark's counts on, and its rows are left out."""
+        """Only our own stream keeps to a limit: Spark's counts on, and its rows are left out."""
         return self._still
 
     def rows_between(self, begin: str | None, end: str) -> int:

@@ -82,8 +82,9 @@ class QuerySpec:
     """How many stateful operators there are."""
     resize: Callable[[StreamingQuery, Batch, float], None] = lambda *_: None
     """In the hook of a batch that took so many milliseconds to write: let the next one have the size wanted by now."""
-    still: Callable[[], bool] = lambda: False
-    """Once the sources have ended: whether the running query finds nothing more, and is not kept waiting by any."""
+    still: Callable[[StreamingQuery], bool] = lambda _: False
+    """Once the sources have ended: let the running query find nothing more, and not wait for any. Whether that holds.
+    """
     check: Callable[[], None] = lambda: None
     """See that all inputs can be read on from where the task stands. Once, before anything else."""
 
@@ -557,10 +558,10 @@ class Query:
         work = self.work
         with self._lock:
             ended, present = self._progress.source_ended, self._launches.present
-        if present is None or present.state is not QueryState.LIVE or not (work.stateful and ended and work.still()):
-            return None
         soon = work.trigger_ms is None or work.trigger_ms <= SOON_MS
-        return present if soon and end_time(present.query) else None
+        if present is None or present.state is not QueryState.LIVE or not (work.stateful and ended and soon):
+            return None
+        return present if work.still(present.query) and end_time(present.query) else None
 
     def _run_out(self, launched: Launched) -> int:
         """Wait until time has run out in the running query, which has its state at hand. How many batches that took.

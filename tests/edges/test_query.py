@@ -308,7 +308,7 @@ def ends(running: Running, *batches: int) -> list[bool]:
 
 def at_its_end(running: Running, *, stateful: int, last_batches: int | None, **work: Any) -> Query:
     """A run whose source has ended with batch 1."""
-    query = running.another(**{"stateful": stateful, "still": lambda: True, **work})
+    query = running.another(**{"stateful": stateful, "still": lambda _: True, **work})
     running.last_offset = running.spark.line % 1
     running.spark.available, running.spark.last_batches = 2, last_batches
     query.admit(ALL)
@@ -344,7 +344,7 @@ def test_what_the_running_query_has_left_of_the_end_of_time_runs_by_itself(runni
 def test_else_a_query_is_launched_for_the_end_of_time(running: Running, why: str) -> None:
     works: dict[str, dict[str, Any]] = {
         "a slow trigger": {"trigger_ms": 10_000},
-        "a source that goes on": {"still": lambda: False},
+        "a source that goes on": {"still": lambda _: False},
     }
     work = works.get(why, {})
     query = at_its_end(running, stateful=1, last_batches=0 if why == "this Spark" else 1, **work)
@@ -367,7 +367,12 @@ def test_a_last_batch_that_fails_in_the_running_query_is_a_failure(running: Runn
 def test_an_interrupt_while_time_runs_out_lets_the_drain_go(running: Running) -> None:
     query = at_its_end(running, stateful=1, last_batches=1)
     held = threading.Event()
-    running.write = lambda *_: (held.set(), query.wait_for_news(WAIT_S))
+
+    def hold(*_: object) -> None:
+        held.set()
+        query.wait_for_news(WAIT_S)
+
+    running.write = hold
     draining = threading.Thread(target=query.drain, daemon=True)
     draining.start()
     assert held.wait(WAIT_S)

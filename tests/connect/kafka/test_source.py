@@ -12,12 +12,13 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
 import headgate as hg
 from headgate import state_backend
 from headgate.connect.kafka import source
 from headgate.connect.kafka.reading.source import CONNECTOR, KafkaSource
+from headgate.core.ids import Batch, TaskId
 from headgate.core.sizing import START_ROWS, TARGET_MIN_MS
 from headgate.doctor.diagnosis import diagnose
 from headgate.doctor.gathering import gather
@@ -29,7 +30,7 @@ from headgate.run.past import JobPast
 from headgate.run.sizes import Sizes
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-from headgate.task import session
+from headgate.task import clock, query as task_query, session
 from services.kafka import Kafka
 from services.server import free_port, wait_until
 from tests import sessions
@@ -237,16 +238,25 @@ def test_the_connector_is_in_the_driver_process(spark: SparkSession) -> None:
 # -- whole jobs ------------------------------------------------------------------------------------------------------
 
 
-def job(directory: Path, made: KafkaSource) -> hg.Job:
+def job(directory: Path, made: KafkaSource, at: str | None = None) -> hg.Job:
+    """Numbers, or how many there are in each 100 seconds of what they say of the time."""
     described = hg.Job(
         "job",
         checkpoint=hg.Checkpointing(interval="500ms", storage=f"file://{directory}/storage"),
         restart=hg.restart.fixed_delay(delay="100ms", attempts=50),
     )
     rows = described.source("orders", made)
-    rows = rows.transform("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
+    if at is None:
+        rows = rows.transform("parse", lambda frame: frame.selectExpr("get_json_object(string(value), '$.n') AS n"))
+    else:
+        rows = rows.transform("count", lambda frame: _counted(frame.selectExpr(at)))
     rows.sink("out", hg.files.sink(f"{directory}/out"))
     return described
+
+
+def _counted(frame: DataFrame) -> DataFrame:
+    windows = frame.withWatermark("at", "10 seconds").groupBy(F.window("at", "100 seconds"))
+    return windows.agg(F.count("*").alias("n")).select("n")
 
 
 def numbers(directory: Path) -> list[int]:
@@ -304,6 +314,37 @@ def test_a_job_ends_with_a_bounded_source_and_leaves_out_what_came_later(
     assert numbers(tmp_path) == list(range(600))
 
 
+def test_windows_that_are_open_at_the_end_come_out_of_the_running_query(
+    spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More records come in all the time, and it finds none of them."""
+    write(kafka, topic, range(600))
+    ran_out: list[bool] = []
+    over = threading.Event()
+
+    def end_time(query: Any) -> bool:
+        write(kafka, topic, range(600, 700))
+        ran_out.append(really(query))
+        return ran_out[-1]
+
+    def write_on() -> None:
+        while not over.wait(0.01):
+            write(kafka, topic, range(700, 710))
+
+    really = clock.end_time
+    monkeypatch.setattr(task_query, "end_time", end_time)
+    made = source(kafka.servers, topic=topic, bounded=True, max_offsets_per_trigger=200)
+    described = job(tmp_path, made, "timestamp_seconds(bigint(get_json_object(string(value), '$.n'))) AS at")
+    writing = threading.Thread(target=write_on)
+    try:
+        result = described.run(None, lambda line: writing.start() if started(line) else None, spark)
+    finally:
+        over.set()
+        writing.join()
+    assert (result.ending, ran_out) == ("finished", [True])
+    assert numbers(tmp_path) == [100] * 6
+
+
 def test_a_backlog_is_read_in_batches_that_grow_and_every_record_comes_out_once(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,8 +357,8 @@ def test_a_backlog_is_read_in_batches_that_grow_and_every_record_comes_out_once(
         counts.append(progress.numInputRows)
         return TARGET_MIN_MS / 8 if progress.numInputRows <= START_ROWS else TARGET_MIN_MS
 
-    def resize(*given: Any) -> None:
-        really(*given[:-1], TARGET_MIN_MS / 8)
+    def resize(self: Sizes, task: TaskId, directory: Path, query: Any, batch: Batch, _: float) -> None:
+        really(self, task, directory, query, batch, TARGET_MIN_MS / 8)
 
     really = Sizes.resize
     monkeypatch.setattr(sizes, "took_ms", took_ms)

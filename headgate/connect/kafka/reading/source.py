@@ -282,6 +282,11 @@ class KafkaSource(Source):
         spoken_of = {"default.api.timeout.ms", "request.timeout.ms"} & set(self.options)
         return {} if spoken_of else {"default.api.timeout.ms": str(ANSWER_MS)}
 
+    @property
+    def is_still_at_end(self) -> bool:
+        """Yes: Spark's connector keeps to a limit, whatever else has come into the topics."""
+        return True
+
     def rows_between(self, begin: str | None, end: str) -> int | None:
         """How many offsets, some of which may have no row. The first batch begins wherever the topics do."""
         if begin is None:
