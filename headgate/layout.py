@@ -40,6 +40,8 @@ from headgate import durable
 from headgate.core.ids import NO_BATCH, Batch, ChannelId
 from headgate.errors import BadStorage
 
+NO_OFFSET = "-"
+"""What the offset log has for a source from which nothing has come yet."""
 FINAL_WATERMARK_MS = 253_402_300_799_000
 """The end of the year 9999: after every event."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"

@@ -166,6 +166,8 @@ class Sizes:
             begin = layout.read_offsets(directory, Batch(batch - 1)).of_sources() if batch > 0 else ()
         except (HeadgateError, OSError):
             return  # It is the first one after a restore, or Spark itself is at its log.
+        if {len(begin) or len(end), len(end)} != {len(sized.sources)} or layout.NO_OFFSET in (*begin, *end):
+            return  # As in resize.
         counts = self._count(task, begin, end)
         if counts is None or sum(counts) > sized.sizing.rows:
             return

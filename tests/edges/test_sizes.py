@@ -180,6 +180,15 @@ def test_a_query_of_which_a_part_has_no_offset_yet_is_sized_later(tmp_path: Path
     assert job.handed == [(START_ROWS,)]
 
 
+@pytest.mark.parametrize("lines", [("-",), ("-", '{"offset":10000}')])
+def test_no_rows_are_counted_where_something_has_no_offset_yet(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    job = Job(tmp_path, ALONE)
+    job.counts = True
+    offsets(tmp_path / UP, 0, position("none", 3), *lines)
+    job.sizes.resize(UP, tmp_path / UP, QUERY, Batch(0), 500)
+    assert job.sizes.rows(UP) == START_ROWS
+
+
 def test_nothing_is_asked_of_sources_that_do_not_size_themselves(tmp_path: Path) -> None:
     job = Job(tmp_path, ALONE, (False,))
     job.run(0, 500, START_ROWS)
