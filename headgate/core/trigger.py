@@ -12,8 +12,8 @@ from headgate.core.state import JobState, Phase, ready
 
 COMMITS_BEHIND_MAX = 16
 """While a sink has this many commits to catch up with, no further checkpoint starts."""
-CATCHING_UP_MAX_MS = 10_000
-"""A checkpoint waits no longer than this, and than an interval, for a task that was restarted in place."""
+CATCHING_UP_INTERVALS, CATCHING_UP_MAX_MS = 3, 10_000
+"""A checkpoint waits no longer than so many intervals, and than this, for a task that was restarted in place."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _caught_up_ms(state: JobState, interval_ms: int) -> int:
     """
     tasks = state.execution.tasks.values()
     begun = [task.again_from_ms for task in tasks if task.again_from_ms is not None and task.is_catching_up]
-    return max(begun) + min(interval_ms, CATCHING_UP_MAX_MS) if begun else 0
+    return max(begun) + min(CATCHING_UP_INTERVALS * interval_ms, CATCHING_UP_MAX_MS) if begun else 0
 
 
 def _has_moved(state: JobState) -> bool:
