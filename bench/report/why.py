@@ -12,8 +12,8 @@ WHY: Mapping[tuple[str, str], str] = {
         "Not profiled further."
     ),
     ("exception", ""): (
-        "Of 1.4 s, 0.2 s are the restart's delay, and 0.2 s pass until the failure is told. The query that goes on starts "
-        "a Python planner of its own, and Spark closes the state stores of the query before, with a process for each "
+        "Of 1.4 s, 0.2 s are the restart's delay, and 0.2 s pass until the failure is told. The query that goes on "
+        "starts a Python planner of its own, and Spark closes the state stores of the query before, with a process for each "
         "directory that it deletes, before it loads its state: its first batch takes 0.5 to 0.9 s (decision 0081)."
     ),
     ("executor-killed", ""): (
@@ -21,7 +21,7 @@ WHY: Mapping[tuple[str, str], str] = {
         "that have come in since in the next, a second later."
     ),
     ("latency-200ms", ""): (
-        "A row waits for the end of the batch under way, for its own batch and for the next checkpoint. A batch takes 130 "
-        "to 150 ms here, of which 5 ms are planning; Flink has no batches."
+        "A row waits for the end of the batch under way, for its own batch and for the next checkpoint. A batch takes "
+        "130 to 150 ms here, of which 5 ms are planning; Flink has no batches."
     ),
 }
