@@ -13,8 +13,8 @@ WHY: Mapping[tuple[str, str], str] = {
     ),
     ("exception", ""): (
         "Of 1.4 s, 0.2 s are the restart's delay, and 0.2 s pass until the failure is told. The query that goes on "
-        "starts a Python planner of its own, and Spark closes the state stores of the query before, with a process for each "
-        "directory that it deletes, before it loads its state: its first batch takes 0.5 to 0.9 s (decision 0081)."
+        "starts a Python planner of its own, and Spark closes the state stores of the query before, with a process for "
+        "each directory that it deletes, before it loads its state: its first batch takes 0.5 to 0.9 s (decision 0081)."
     ),
     ("executor-killed", ""): (
         "For 3 to 4 s no batch is committed. The rows of the one that was hurt are in the checkpoint after that, those "
