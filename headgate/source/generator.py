@@ -19,8 +19,9 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
-from pyspark.errors import AnalysisException
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - as everybody writes it
 
 from headgate.core.sizing import START_ROWS
@@ -140,14 +141,11 @@ class Generator(Source):
         # No rows at all are one batch of none, so that somebody is asked whether this is the end.
         end = None if self.rows is None else max(1, self.rows)
         batch = self._batch_rows(trigger_ms)
-        try:
+        if _has_ours(spark):
             counted = self._counted_to(spark, end, batch)
-        except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
-                raise
-            counted = self._counted_on(spark, batch)  # A session of the user's that does not have our jar.
-        else:
             object.__setattr__(self, "_still", end is not None)
+        else:
+            counted = self._counted_on(spark, batch)  # A session of the user's that does not have our jar.
         if self.rows is not None:
             counted = counted.where(F.col("n") < self.rows)
         return self._columns(counted)
@@ -284,6 +282,13 @@ def _since_epoch(moment: datetime | str) -> int:
         raise InvalidOption(f"generator.source: start is {moment!r}: give a time such as '2025-01-01T00:00:00Z'")
     aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)
+
+
+def _has_ours(spark: SparkSession) -> bool:
+    found: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way
+    for part in COUNTING.split("."):
+        found = getattr(found, part)
+    return not isinstance(found, JavaPackage)
 
 
 def _number(offset: str) -> int:

@@ -13,6 +13,7 @@ from headgate import generator
 from headgate.core.sizing import START_ROWS
 from headgate.errors import BadStorage, InvalidOption
 from headgate.generator import Generator
+from headgate.source import generator as under_test
 from tests.source.streams import Stream
 
 
@@ -53,6 +54,18 @@ def test_batches_that_size_themselves_go_on_where_fixed_ones_were_and_the_other_
     assert len(stream.batches[first]) == START_ROWS
     assert sorted(stream.batches[first + 1]) == again
     assert [row.n for row in sorted(stream.rows)] == list(range(25_000))
+
+
+@pytest.mark.parametrize("size", [{"rows_per_batch": 700}, {}])
+def test_in_a_session_without_our_jar_spark_counts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(under_test, "COUNTING", "headgate.source.Missing")
+    source = generator.source(rows=3_000, keys=7, **size)
+    stream = Stream(spark, tmp_path)
+    stream.run(source)
+    assert [row.n for row in sorted(stream.rows)] == list(range(3_000))
+    assert not source.is_still_at_end
 
 
 def test_a_generator_of_no_rows_ends(spark: SparkSession, tmp_path: Path) -> None:
