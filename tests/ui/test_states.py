@@ -271,7 +271,14 @@ def test_10000_checkpoints_leave_the_page_as_small_as_the_first_200(world: Serve
     table.evaluate("box => { box.scrollTop = box.scrollHeight }")
     expect(table.get_by_role("link", name="76401", exact=True)).to_be_visible()
     table.evaluate("box => { box.scrollTop = box.scrollHeight / 2 }")
-    expect(table.get_by_role("link", name="81400", exact=True)).to_be_visible()
+    # The browser may keep a row in its place while others are drawn around it: the middle is met within some screens.
+    page.wait_for_function(
+        """() => {
+          const links = [...document.querySelectorAll("[role=table][aria-rowcount='10001'] [role=row] a")];
+          return links.length > 0 && links.every((link) => Math.abs(Number(link.textContent) - 81400) < 200);
+        }""",
+        timeout=60_000,
+    )
     assert table.get_by_role("row").count() < 100
 
 
