@@ -49,7 +49,8 @@ from headgate.task.failure import TOO_BUSY
 from headgate.task.limits import CannotSize, set_limits
 from headgate.task.listener import Listener, said
 from headgate.task.logs import silence
-from headgate.task.query import Query, QuerySpec, Stopped
+from headgate.task.query import Query, Stopped
+from headgate.task.spec import QuerySpec
 
 LOOK_FOR_ROOM_S = 1.0
 """A batch for which a sink has no room looks this often, and whenever the sink has committed something."""

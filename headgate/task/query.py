@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,60 +33,23 @@ from headgate.core.events import (
     TaskFailed,
     TaskStarted,
 )
-from headgate.core.ids import NO_BATCH, Batch, ChannelId, Generation, Run, TaskId
+from headgate.core.ids import NO_BATCH, Batch
 from headgate.core.records import Boundary
 from headgate.core.restart import Failure, FailureClass
 from headgate.errors import HeadgateError, InternalError
-from headgate.task.clock import end_time
 from headgate.task.failure import classify, shorten
 from headgate.task.heartbeat import Doing, Heartbeat
 from headgate.task.launches import Launched, Launches, QueryState
 from headgate.task.lifecycle import Lifecycle, Reaction, RunEvent, RunState
 from headgate.task.listener import Listener
 from headgate.task.logs import failures
+from headgate.task.spec import QuerySpec
+from headgate.task.watermark import end_time
 
 SOON_MS = 500
 """A query that begins a batch at most this often need not be launched again for its last ones."""
 LOOK_S = 5.0
 """Whoever waits for the end of a query looks this often whether it is still there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuerySpec:
-    """What a run of a task is to do. All callables are called on this machine."""
-
-    generation: Generation
-    task: TaskId
-    run: Run
-    name: str
-    directory: Path
-    """Spark's checkpoint directory for the task."""
-    channels: tuple[ChannelId, ...]
-    """Inputs, in the order of the graph."""
-    begin: tuple[Batch, ...]
-    """Where the inputs stood before the first batch."""
-    inputs: Callable[[], list[DataFrame]]
-    """The sources and channels that the query reads: apart, so that a batch can be run without its input."""
-    output: Callable[[list[DataFrame]], DataFrame]
-    """What comes out of the query, given its inputs."""
-    write: Callable[[DataFrame, Batch], None]
-    """Execute the batch's plan exactly once and write what comes out."""
-    on_commit: Callable[[Batch], None]
-    """Make what a committed batch wrote visible. Repeats are harmless."""
-    on_stop: Callable[[], None]
-    """Let nobody of this run wait any longer."""
-    source_ended: Callable[[layout.Offsets], bool]
-    output_mode: str
-    trigger_ms: int | None
-    stateful: int
-    """How many stateful operators there are."""
-    resize: Callable[[StreamingQuery, Batch, float], None] = lambda *_: None
-    """In the hook of a batch that took so many milliseconds to write: let the next one have the size wanted by now."""
-    still: Callable[[StreamingQuery], bool] = lambda _: False
-    """Once the sources have ended: let the running query find nothing more, and not wait for any. Whether that holds.
-    """
-    check: Callable[[], None] = lambda: None
-    """See that all inputs can be read on from where the task stands. Once, before anything else."""
 
 
 class Stopped(Exception):
@@ -572,7 +535,7 @@ class Query:
         self._last = Batch(layout.planned(directory) + self.work.stateful)
         try:
             launched.query.processAllAvailable()
-        except Exception:  # noqa: BLE001 - what it died of is heard of by itself
+        except StreamingQueryException:  # What it died of is heard of by itself.
             self._await_end(launched)
         else:
             self._halt()

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
 from headgate import layout
 from headgate.core.ids import NO_BATCH, Batch
 from tests.edges.spark_files import commit, metadata, offsets
@@ -167,7 +169,7 @@ class MiniQuery:
         while self.isActive and not self._no_data.wait(0.002):
             pass
         if self._error is not None:
-            raise RuntimeError("the query has failed") from self._error
+            raise StreamingQueryException("the query has failed") from self._error
 
     def stop(self) -> None:
         self._stopped.set()

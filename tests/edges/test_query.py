@@ -25,7 +25,8 @@ from headgate.core.restart import FailureClass
 from headgate.errors import InternalError, InvalidOption
 from headgate.task import query as under_test
 from headgate.task.listener import EARLY_MAX, JsonProgressListener, Listener
-from headgate.task.query import Query, QuerySpec
+from headgate.task.query import Query
+from headgate.task.spec import QuerySpec
 from tests.edges.mini_spark import WAIT_S, MiniSpark
 from tests.edges.spark_files import offsets, position, run_batches
 

@@ -30,7 +30,7 @@ from headgate.run.past import JobPast
 from headgate.run.sizes import Sizes
 from headgate.store.api import open_store
 from headgate.store.jobstore import JobStore
-from headgate.task import clock, query as task_query, session
+from headgate.task import query as task_query, session, watermark
 from services.kafka import Kafka
 from services.server import free_port, wait_until
 from tests import sessions
@@ -331,7 +331,7 @@ def test_windows_that_are_open_at_the_end_come_out_of_the_running_query(
         while not over.wait(0.01):
             write(kafka, topic, range(700, 710))
 
-    really = clock.end_time
+    really = watermark.end_time
     monkeypatch.setattr(task_query, "end_time", end_time)
     made = source(kafka.servers, topic=topic, bounded=True, max_offsets_per_trigger=200)
     described = job(tmp_path, made, "timestamp_seconds(bigint(get_json_object(string(value), '$.n'))) AS at")

@@ -1,4 +1,4 @@
-"""The event time of a running query, when there will be no more events.
+"""The watermark of a running query, when there will be no more events.
 
 One rule: it is put after every event, and never back. Spark then plans batches of no rows by itself, as whenever its
 watermark has moved, until no operator waits for time any more.
