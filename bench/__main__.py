@@ -40,8 +40,7 @@ def main(words: Sequence[str]) -> int:
         return 0
     try:
         if asked.report:
-            write_reports(Results.read(asked.results or BUILD / "results.json"))
-            return 0
+            return _report(asked.results or BUILD / "results.json")
         flink.install()
         if asked.install:
             return 0
@@ -49,6 +48,15 @@ def main(words: Sequence[str]) -> int:
     except MissingPeer as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _report(path: Path) -> int:
+    results = Results.read(path)
+    if not results.cases:
+        print(f"bench: nothing was measured into {path}: run `make bench`, or name other --results", file=sys.stderr)
+        return 2
+    write_reports(results)
+    return 0
 
 
 def _measure(asked: argparse.Namespace, names: Sequence[str]) -> int:
