@@ -13,7 +13,7 @@ from headgate.core.state import JobState, Phase, ready
 COMMITS_BEHIND_MAX = 16
 """While a sink has this many commits to catch up with, no further checkpoint starts."""
 CATCHING_UP_INTERVALS, CATCHING_UP_MAX_MS = 3, 10_000
-"""A checkpoint waits no longer than so many intervals, and than this, for a task that was restarted in place."""
+"""A checkpoint waits at most this many intervals, and at most this long, for a task that was restarted in place."""
 
 
 @dataclass(frozen=True)

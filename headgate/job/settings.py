@@ -29,7 +29,7 @@ class Checkpointing:
     storage: str | os.PathLike[str]
     """Where checkpoints live: a path, or a URI (``file``, ``hdfs``, ``s3a``).
 
-    There is no default: a job that is started again must find its checkpoints.
+    It must be given: a job that is started again must find its checkpoints.
     """
     interval: Duration | None = "10s"
     """From the start of one checkpoint to the start of the next. None: only when asked for, and one at the end."""

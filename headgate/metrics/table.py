@@ -1,7 +1,7 @@
 """Every metric: its name, what it says, its twin in Flink, and how it is read.
 
-One rule: a metric is read from the status of the job and from its events, which others see too, and where those know
-nothing there is no sample: nothing is exported as 0, or as a constant, that nobody has measured. Pure.
+One rule: a metric is read from the status of the job and from its events, which others see too, and what those do not
+know has no sample: a value that was not measured is never exported as 0 or as a constant. Pure.
 
 Names, units and suffixes are Prometheus': seconds and bytes, ``_total`` for what only grows. Every sample has the label
 ``job`` besides those that are named here. Labels are names of parts of the job, numbers of operators and

@@ -47,7 +47,7 @@ class ServerAccess:
         return Right.COMMAND if may_command else Right.READ if may_read else None
 
     def is_ours(self, host: bytes | None) -> bool:
-        """Whether a ``Host`` is a name of this server. The port is no matter: it may be forwarded."""
+        """Whether a ``Host`` is a name of this server. The port does not matter: it may be forwarded."""
         name = _name(host)
         if name is None:
             return False

@@ -73,7 +73,7 @@ def source(
                                  names
     ``group``                    a consumer group that is told the offsets of every completed checkpoint, for those who
                                  look
-    ``starting_offsets``         where to begin when there is no checkpoint: ``earliest``, ``latest``, a ``datetime``,
+    ``starting_offsets``         where to begin without a checkpoint: ``earliest``, ``latest``, a ``datetime``,
                                  or an offset for each partition: ``{0: 17, 1: "earliest"}``, for several topics
                                  ``{"orders": {0: 17}}``. Partitions that are not named begin at the earliest record
     ``isolation_level``          whether records of transactions that are open or were aborted are left out
