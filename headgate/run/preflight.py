@@ -83,12 +83,9 @@ def choose(store: JobStore, restore_options: RestoreOptions, spark: SparkSession
     imported, wanted = (found, None) if isinstance(found, savepoints.ImportedSavepoint) else (None, found)
     if restore_options.claim and imported is None:
         raise InvalidOption("--claim is for a savepoint from elsewhere: give its directory with --from DIR")
-    records = store.read_checkpoint_log()
-    base = None
-    if imported is None:
-        base = recovery.choose(records, wanted)
-        if base is not None and restore_options.verify != "none" and _wrong(store, base, None):
-            base = _whole(store, records, base, restore_options, Reading())
+    records, base = (
+        _whole_by_sizes(store, wanted, restore_options) if imported is None else (store.read_checkpoint_log(), None)
+    )
     restore = _restore(records, base, wanted, restore_options)
     _refuse_needless(records, restore)
     return RestorePlan(restore, imported, base)
@@ -239,6 +236,22 @@ def _wanted(
     if not path.is_dir():
         raise InvalidOption(f"--from {text}: give latest, the number of a checkpoint, or the directory of a savepoint")
     return savepoints.prepare(store, path)
+
+
+def _whole_by_sizes(
+    store: JobStore, wanted: CheckpointId | None, restore_options: RestoreOptions
+) -> tuple[tuple[Record, ...], CompletedCheckpoint | None]:
+    """The records of the checkpoint log, and the checkpoint to begin at, as far as the sizes of its files tell."""
+    looked_at: CheckpointId | None = None
+    while True:
+        records = store.read_checkpoint_log()
+        base = recovery.choose(records, wanted)
+        if base is None or restore_options.verify == "none" or not _wrong(store, base, None):
+            return records, base
+        if base.id == looked_at:
+            return records, _whole(store, records, base, restore_options, Reading())
+        # Whoever still leads goes on, and deletes what it no longer needs: then its newest checkpoint counts.
+        looked_at = base.id
 
 
 def _whole(

@@ -11,6 +11,7 @@ from headgate.errors import BadStorage, InvalidOption
 from headgate.run import preflight
 from headgate.run.start import Options
 from headgate.snapshot import files
+from headgate.store.jobstore import JobStore
 from tests.edges.spark_files import put
 from tests.edges.stores import UP, US, Heard, completed, open_job
 
@@ -65,6 +66,25 @@ def test_a_leader_that_deletes_the_record_meanwhile_is_followed_to_its_newest_ch
         base = result.result(WAIT_S).base
     assert base is not None
     assert (restore_plan.base.id, base.id) == (2, 3)
+
+
+def test_a_leader_that_goes_on_while_its_newest_checkpoint_is_looked_for_is_followed(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It deletes the record between the moment at which the log is read and that at which the files are looked at."""
+    read = JobStore.read_checkpoint_log
+
+    def read_and_lose(store: JobStore) -> Any:
+        monkeypatch.setattr(JobStore, "read_checkpoint_log", read)
+        records = read(store)
+        heard.storage.create_record(CreateRecord(US, completed(3, files={UP: (GOOD,)})))
+        (heard.root / "checkpoint-log" / "0000000002.json").unlink()
+        return records
+
+    monkeypatch.setattr(JobStore, "read_checkpoint_log", read_and_lose)
+    base = preflight.choose(heard.store, Options(takeover=True)).base
+    assert base is not None
+    assert base.id == 3
 
 
 def test_another_word_is_refused(heard: Heard) -> None:
