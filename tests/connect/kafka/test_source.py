@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812 - 
 import headgate as hg
 from headgate import state_backend
 from headgate.connect.kafka import source
-from headgate.connect.kafka.reading.source import CONNECTOR, KafkaSource
+from headgate.connect.kafka.reading.source import CONNECTOR, KafkaSource, before_end
 from headgate.core.ids import Batch, TaskId
 from headgate.core.sizing import START_ROWS, TARGET_MIN_MS
 from headgate.doctor.diagnosis import diagnose
@@ -220,6 +220,18 @@ def test_a_source_begins_where_it_is_told_and_splits_as_it_is_told(
     made = source(kafka.servers, topic=topic, starting_offsets={1: 8}, min_partitions=4, max_offsets_per_trigger=5)
     found = sorted(json.loads(row.value)["n"] for row in collected(spark, made, tmp_path))
     assert found == sorted([*range(0, 20, 2), 17, 19])
+
+
+@pytest.mark.parametrize("only", ["a", None])
+def test_what_comes_after_the_end_of_its_partition_is_left_out(spark: SparkSession, only: str | None) -> None:
+    """Partitions and topics that are new have no end: all of them comes after it."""
+    ends = {"a": {0: 2, 1: 0, 2: 1}} if only else {"a": {0: 2, 1: 0, 2: 1}, "b": {0: 1}}
+    places = [(name, p, at) for name in ("a", "b", "c") for p in range(4) for at in range(3) if name == "a" or not only]
+    frame = spark.createDataFrame(places, "topic STRING, partition INT, offset BIGINT")
+    inside = [tuple(row) for row in frame.where(before_end(ends, only)).collect()]
+    wanted = [("a", 0, 0), ("a", 0, 1), ("a", 2, 0), *([] if only else [("b", 0, 0)])]
+    assert sorted(inside) == wanted
+    assert frame.where(before_end({}, None)).count() == 0
 
 
 def test_a_session_without_a_jar_that_is_needed_is_refused(spark: SparkSession) -> None:

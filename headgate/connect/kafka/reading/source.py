@@ -42,6 +42,9 @@ SHOWN_MAX = 3
 ANSWER_MS = 30_000
 """Java's client asks a broker that has died until this time is over, although another one leads by then. No shorter
 than it waits for a single answer."""
+FETCHING = {"max.poll.records": "20000"}
+"""With each poll Spark asks the broker where the partition begins and ends. Java's client gives it 500 records at once,
+although it has fetched a megabyte; that bound, `max.partition.fetch.bytes`, stays."""
 ASKED_TIMES = 6
 """How often, each time with a new client. Together as long as Spark's three times with a minute each."""
 logger = logging.getLogger("headgate")
@@ -256,7 +259,7 @@ class KafkaSource(Source):
     def load(self, spark: SparkSession, trigger_ms: int | None) -> DataFrame:  # noqa: ARG002 - it reads what is there
         """Spark's own stream, held to what ``check`` has found."""
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.servers)
-        for name, value in {**self._timeouts, **for_java(self.options)}.items():
+        for name, value in {**FETCHING, **self._timeouts, **for_java(self.options)}.items():
             reader = reader.option(f"kafka.{name}", value)
         settings: dict[str, str | int | None] = {
             "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
@@ -361,7 +364,8 @@ class KafkaSource(Source):
         if self._memory is None:
             return frame
         if self._memory.ends is not None:
-            return frame.where(_before(self._memory.ends))
+            only = self.names[0] if len(self.names) == 1 else None
+            return frame.where(before_end(self._memory.ends, only))
         if self.read_new:
             return frame
         fits = F.lit(True)
@@ -451,15 +455,18 @@ def _place(at: object) -> int:
     return at
 
 
-def _before(ends: Mapping[str, Mapping[int, int]]) -> Column:
-    """Whether a record is before the end of its partition. A partition without one is after it."""
-    known = [
-        part for name, each in ends.items() for p, end in each.items() for part in (F.lit(f"{name}-{p}"), F.lit(end))
-    ]
-    if not known:
-        return F.lit(False)
-    place = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
-    return F.coalesce(F.col("offset") < F.try_element_at(F.create_map(*known), place), F.lit(False))
+def before_end(ends: Mapping[str, Mapping[int, int]], only: str | None) -> Column:
+    """Whether a record is before the end of its partition. A partition without one is after it.
+
+    ``only``: the one topic that is read, if no other can come. It is asked of every record, so it looks into an array.
+    """
+    before = F.lit(False)
+    for name, each in ends.items():
+        by_partition = F.array(*(F.lit(each.get(p, 0)).cast("bigint") for p in range(max(each, default=-1) + 1)))
+        end = F.try_element_at(by_partition, F.col("partition") + 1)
+        inside = F.coalesce(F.col("offset") < end, F.lit(False))
+        before = inside if name == only else F.when(F.col("topic") == name, inside).otherwise(before)
+    return before
 
 
 def _refuse_bad_pattern(pattern: str | None) -> None:
