@@ -20,6 +20,7 @@ from bench.profiling import sampled
 from bench.programs.orders import STEP_MS, USERS, WINDOW_MS
 from bench.reading import json_rows
 from bench.worker import Worker
+from headgate.task import heap
 
 SCHEMA = pa.schema([("user", pa.string()), ("start", pa.string()), ("orders", pa.int64()), ("total", pa.float64())])
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -36,6 +37,8 @@ FLINK_TUNED = {
     "execution.checkpointing.incremental": "true",
 }
 HEADGATE_TUNED = {PARTITIONS: "2", "spark.driver.memory": "4g"}
+COLLECTOR = {heap.COLLECTOR: heap.PARALLEL}
+"""What Headgate sets by itself, and who tunes plain Spark would set."""
 SPARK_STATE = {
     f"{STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{STATE}.rocksdb.changelogCheckpointing.enabled": "true",
@@ -71,7 +74,7 @@ class Etl(Case):
             Contender("Flink SQL, tuned", "flink", {"conf": {**flinks, **FLINK_TUNED}}),
         ]
         state = SPARK_STATE if self.backend == "rocksdb" else {}
-        spark = {"conf": {**HEADGATE_TUNED, **state}, **tuned}
+        spark = {"conf": {**HEADGATE_TUNED, **COLLECTOR, **state}, **tuned}
         return [*found, Contender("plain Spark, tuned", "spark", spark), *self.further(state)]
 
     def further(self, state: Settings) -> list[Contender]:

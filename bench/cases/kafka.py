@@ -16,12 +16,22 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.case import Case, Contender, Measured, Settings, WrongOutput, scratch
-from bench.cases.etl import FLINK_ANYWAY, FLINK_TUNED, HEADGATE_TUNED, SCHEMA, SPARK_STATE, compare, worker
+from bench.cases.etl import (
+    COLLECTOR,
+    FLINK_ANYWAY,
+    FLINK_TUNED,
+    HEADGATE_TUNED,
+    SCHEMA,
+    SPARK_STATE,
+    compare,
+    worker,
+)
 from bench.meter import Meter
 from bench.peers import flink
 from bench.profiling import sampled
 from bench.programs.orders import STEP_MS, USERS
 from bench.worker import Worker
+from headgate.connect.kafka.reading.source import FETCHING
 from services.kafka import Kafka
 
 PARTITIONS = 4
@@ -45,7 +55,8 @@ class KafkaToKafka(Case):
         """Everyone, and what it takes to read and write as many records with librdkafka alone."""
         tuned = {"rows_per_batch": self.size["rows_per_batch"]}
         flinks = {**FLINK_ANYWAY, "state.backend.type": "rocksdb"}
-        spark = {"conf": {**HEADGATE_TUNED, **SPARK_STATE}, **tuned}
+        # What Headgate sets by itself. Spark's documentation has none of it.
+        spark = {"conf": {**HEADGATE_TUNED, **SPARK_STATE, **COLLECTOR}, "client": FETCHING, **tuned}
         return [
             Contender("Headgate, defaults", "headgate", {"conf": {}}),
             Contender("Flink SQL, defaults", "flink", {"conf": flinks}),

@@ -24,6 +24,8 @@ PYFLINK = {
     "state.backend.type": "hashmap",
     "pipeline.object-reuse": "true",
     "python.fn-execution.bundle.size": "100000",
+    # Its default is 1,000 keys: with more, each call of a state goes to the JVM and back.
+    "python.state.cache-size": "20000",
 }
 """The best that was found. RocksDB, which Headgate uses here, makes PyFlink slower."""
 

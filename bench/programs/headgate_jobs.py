@@ -60,7 +60,11 @@ def kafka(request: Request) -> Mapping[str, Any]:
     """Orders from Kafka to sums of windows, to Kafka, exactly once."""
     job = new_job(request)
     source = hg.kafka.source(
-        request["servers"], topic=request["topic"], max_offsets_per_trigger=request.get("rows_per_batch"), bounded=True
+        request["servers"],
+        topic=request["topic"],
+        max_offsets_per_trigger=request.get("rows_per_batch"),
+        bounded=True,
+        options=request.get("client"),
     )
     sink = hg.kafka.sink(request["servers"], topic=request["out"], transactional_id_prefix=request["out"])
     job.source("orders", source).transform("sums", orders.to_json).sink("out", sink)

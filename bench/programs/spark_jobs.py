@@ -68,6 +68,7 @@ def kafka(request: Request) -> Mapping[str, Any]:
         .option("subscribe", request["topic"])
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", request["rows_per_batch"])
+        .options(**{f"kafka.{name}": value for name, value in request.get("client", {}).items()})
         .load()
     )
     query = (
