@@ -17,7 +17,7 @@ from pathlib import Path
 import headgate
 from headgate.doctor.software import ConnectorJars, Defaults, Interpreter, Library, OwnJar, Software
 from headgate.errors import HeadgateError
-from headgate.task import java, packages
+from headgate.task import heap, java, packages
 
 TIMEOUT_S = 30.0
 MODULES = {
@@ -65,12 +65,7 @@ def defaults() -> Defaults | None:
     if directory is None:
         return None
     path = Path(directory) / "spark-defaults.conf"
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    told = (re.match(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*$", line) for line in lines)
-    return Defaults(str(path), {each[1]: each[2] for each in told if each is not None})
+    return Defaults(str(path), heap.read_defaults(path)) if path.exists() else None
 
 
 # -- Python ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 from headgate.doctor import asking, directory, limits, measuring, software
 from headgate.doctor.finding import Finding
 from headgate.store.api import open_store
+from headgate.task import heap
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ def examine(needs: JobNeeds, storage_variable: str) -> Iterator[Finding]:
     for found in measuring.temporary_directories():
         yield from directory.findings(found)
     defaults = asking.defaults()
-    yield from limits.findings(measuring.limits(needs.conf, defaults.conf if defaults is not None else {}))
+    local = heap.in_one_process(needs.master or needs.conf.get("spark.master") or "local[*]")
+    yield from limits.findings(measuring.limits(needs.conf, defaults.conf if defaults is not None else {}, local=local))
 
 
 def path_of(uri: str) -> Path | None:

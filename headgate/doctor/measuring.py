@@ -4,17 +4,16 @@ One rule: what is tried is tried with the parts that a job uses: its storage and
 is removed again, and nothing that was there is touched.
 """
 
-import contextlib
 import os
 import resource
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import headgate
-from headgate import room
+from headgate import machine, room
 from headgate.channel.gates import TEMP_MAX, Gates
 from headgate.doctor.directory import Directory
 from headgate.doctor.limits import HEAP_DEFAULT, Limits
@@ -22,15 +21,15 @@ from headgate.durable import write
 from headgate.errors import BadStorage, HeadgateError
 from headgate.store.api import TEMPORARY, Store
 from headgate.store.local import LocalStore, reporting
+from headgate.task import heap as heaps
 
 FLUSHES = 5
 FLUSHES_S = 3.0
 """No more of them once they have taken this long together."""
 LOOPBACK = "127.0.0.1"
 ADDRESS_VARIABLE = "SPARK_LOCAL_IP"
-HEAP = "spark.driver.memory"
 HEAP_VARIABLE = "SPARK_DRIVER_MEMORY"
-_PROC, _CGROUPS, _SHARED = Path("/proc"), Path("/sys/fs/cgroup"), Path("/dev/shm")  # noqa: S108 - it is looked at
+_PROC, _SHARED = Path("/proc"), Path("/dev/shm")  # noqa: S108 - it is looked at
 _DAY_S = 24 * 3600.0
 
 
@@ -136,11 +135,14 @@ def _kind(path: Path) -> str | None:
 # -- limits ----------------------------------------------------------------------------------------------------------
 
 
-def limits(conf: Mapping[str, str], defaults: Mapping[str, str]) -> Limits:
-    """What a process may have. ``conf`` is what a job says to Spark, ``defaults`` what a file says for all jobs."""
+def limits(conf: Mapping[str, str], defaults: Mapping[str, str], *, local: bool = True) -> Limits:
+    """What a process may have. ``conf`` is what a job says to Spark, ``defaults`` what a file says for all jobs.
+
+    ``local``: the whole job runs in Spark's process on this machine.
+    """
     soft, hard = (_bound(each) for each in resource.getrlimit(resource.RLIMIT_NOFILE))
-    memory, memory_of = _memory()
-    heap, heap_by = _heap(conf, defaults)
+    memory, memory_of = machine.memory()
+    heap, heap_by = _heap(conf, defaults, local=local)
     addresses = tuple(filter(None, (LOOPBACK, os.environ.get(ADDRESS_VARIABLE))))
     tried = [(address, _listening(address)) for address in dict.fromkeys(addresses)]
     length = len(os.fsencode(tempfile.gettempdir()))
@@ -162,54 +164,12 @@ def limits(conf: Mapping[str, str], defaults: Mapping[str, str]) -> Limits:
     )
 
 
-def control_group(name: str, of_old: str, proc: Path = _PROC, root: Path = _CGROUPS) -> list[list[str]]:
-    """What the control groups of this process, from its own upwards, say of a bound: the words of each file.
-
-    ``of_old`` is the controller and the name of the file where each controller has a tree of its own.
-    """
-    controller, _, old_name = of_old.partition("/")
-    try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
-    except OSError:
-        return []
-    found: list[list[str]] = []
-    for line in lines:
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
-            top, file = root, name
-        elif controller in controllers.split(","):
-            top, file = root / controller, old_name
-        else:
-            continue
-        group = top / path.lstrip("/")
-        for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
-            with contextlib.suppress(OSError):
-                found.append((each / file).read_text().split())
-    return found
-
-
-def _least(found: Iterable[list[str]]) -> int | None:
-    """The least bound. The word ``max`` is none, and so is a number that no machine reaches."""
-    bounds = [int(words[0]) for words in found if words and words[0].isdigit()]
-    return min((bound for bound in bounds if bound < 1 << 60), default=None)
-
-
-def _memory() -> tuple[int | None, str]:
-    try:
-        machine: int | None = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        machine = None
-    group = _least(control_group("memory.max", "memory/memory.limit_in_bytes"))
-    if group is not None and (machine is None or group < machine):
-        return group, "this control group (a container or a service)"
-    return machine, "this machine"
-
-
 def _processes() -> int | None:
     """Root has no limit of its own, and a control group has one for all."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     own = None if os.geteuid() == 0 else _bound(soft)
-    bounds = [each for each in (own, _least(control_group("pids.max", "pids/pids.max"))) if each is not None]
+    group = machine.least(machine.control_group("pids.max", "pids/pids.max"))
+    bounds = [each for each in (own, group) if each is not None]
     return min(bounds, default=None)
 
 
@@ -217,20 +177,22 @@ def _cores() -> float:
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [
         int(words[0]) / int(words[1])
-        for words in control_group("cpu.max", "cpu/none")
+        for words in machine.control_group("cpu.max", "cpu/none")
         if len(words) == 2 and words[0].isdigit()
     ]
     return min([float(affinity), *quotas])
 
 
-def _heap(conf: Mapping[str, str], defaults: Mapping[str, str]) -> tuple[str, str]:
+def _heap(conf: Mapping[str, str], defaults: Mapping[str, str], *, local: bool) -> tuple[str, str]:
     """What Spark's driver asks for, and who says so."""
-    if HEAP in conf:
-        return conf[HEAP], "the job's spark_conf"
-    if HEAP in defaults:
-        return defaults[HEAP], "Spark's file of defaults"
+    if heaps.HEAP in conf:
+        return conf[heaps.HEAP], "the job's spark_conf"
+    if heaps.HEAP in defaults:
+        return defaults[heaps.HEAP], "Spark's file of defaults"
     if told := os.environ.get(HEAP_VARIABLE):
         return told, HEAP_VARIABLE
+    if local and (ours := heaps.here(conf).get(heaps.HEAP)):
+        return ours, "Headgate's default"
     return HEAP_DEFAULT, "Spark's default"
 
 

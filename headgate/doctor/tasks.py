@@ -273,18 +273,18 @@ def garbage(facts: JobFacts) -> Iterator[Cause]:
     share = median(each["gc_ratio"] for each in known)
     if share < GC_SHARE:
         return
-    conf = facts.configuration.get("spark_conf") or {}
     local = str(facts.configuration.get("master") or "").startswith("local[")
     setting = "spark.driver.memory" if local else "spark.executor.memory"
+    memory = (facts.configuration.get("memory") or {}).get(setting) or "1g"
     yield Cause(
         "garbage collection takes the time",
         Severity.PROBLEM if share >= GC_PROBLEM else Severity.WARNING,
         f"Spark's tasks spent {share:.0%} of their time on it (median of {len(known)} checkpoints); "
-        f"{setting} is {conf.get(setting, '1g')}",
+        f"{setting} is {memory}",
         "give more memory, or hold less: RocksDB keeps state outside of the heap, smaller batches need less of it",
         rule="gc-pressure",
         setting=setting,
-        value=_doubled(str(conf.get(setting, "1g"))),
+        value=_doubled(str(memory)),
         checkpoints=tuple(each["id"] for each in known[-5:]),
     )
 

@@ -28,6 +28,7 @@ MAINTENANCE = "spark.sql.streaming.stateStore.maintenanceInterval"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TRACE_LINES_MAX = 200
 LINE_CHARACTERS_MAX = 500
+HEAPS = ("spark.driver.memory", "spark.executor.memory")
 CHECKPOINTING = (
     *("interval_ms", "min_pause_ms", "timeout_ms", "max_concurrent_checkpoints", "tolerable_failed_checkpoints"),
     *("unaligned", "aligned_checkpoint_timeout_ms", "max_batches_ahead", "num_retained", "retain_on_cancellation"),
@@ -61,6 +62,7 @@ def describe(
             "restart_strategy": _strategy(settings),
             "spark_conf": {name: _shown(name, value) for name, value in {**job.spark_conf, **conf}.items()},
             "master": redact(str(spark.sparkContext.master)),
+            "memory": {each: spark.sparkContext.getConf().get(each, None) for each in HEAPS},
             "spark_ui": _address(spark.sparkContext.uiWebUrl),
             "cores": partitions.cores_of(spark),
             "state_backend": backend.name,

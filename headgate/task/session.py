@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from headgate.errors import ExternalError, InvalidOption, UserError
 from headgate.needs import NEEDED, refuse_contradiction
 from headgate.state_backend import StateBackend
-from headgate.task import archive, java, launch, packages as jars, partitions, quick
+from headgate.task import archive, heap, java, launch, packages as jars, partitions, quick
 
 JAR = Path(__file__).with_name("jars") / "headgate-local-fs.jar"
 """Hadoop's local file system without a process for each file, and ``PLUGIN``. Built from ``java/src``."""
@@ -43,6 +43,7 @@ SOCKET_PATH_MAX = 100
 """Longer names of a Unix socket are refused by some systems: there nobody is asked to fork."""
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 _HADOOP = "spark.hadoop."
+_JVM_OPTIONS = ".extraJavaOptions"
 _CLASS_PATHS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 """Where users say which jars there are."""
 
@@ -94,22 +95,25 @@ def settings_for(
     conf: Mapping[str, str] | None = None,
     state: StateBackend,
     beside: Sequence[Path] = (),
+    machine: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """All settings of a session: the user's, what Headgate needs, and what it prefers where the user says nothing.
 
-    ``beside`` has the jars that all of Spark's processes need beside our own.
+    ``beside`` has the jars that all of Spark's processes need beside our own, ``machine`` what else is preferred where
+    a whole job runs in one process here.
     """
     conf = conf or {}
     chosen = _master(master, conf)
     needed = {key: value for key, (value, _) in NEEDED.items()}
     refuse_contradiction(conf, state.name, state.conf)
-    settings = {"spark.app.name": job_name, **PREFERRED, **conf, **needed, **state.conf, "spark.master": chosen}
+    preferred = {**PREFERRED, **(machine if heap.in_one_process(chosen) else {})}
+    settings = {"spark.app.name": job_name, **preferred, **conf, **needed, **state.conf, "spark.master": chosen}
     if _on_this_machine(chosen) and not _addressed(conf):
         settings.update(dict.fromkeys(ADDRESSES, LOOPBACK))
     settings["spark.plugins"] = ",".join(filter(None, [conf.get("spark.plugins"), PLUGIN]))
     # The driver needs the file system before it loads jars. Executors elsewhere are sent it.
     settings["spark.driver.extraClassPath"] = _joined(conf.get("spark.driver.extraClassPath"), beside, os.pathsep)
-    if not _in_one_process(chosen):
+    if not heap.in_one_process(chosen):
         if not any(key in conf for key in FETCH_AGAIN):
             settings.update(FETCH_AGAIN)
         settings["spark.jars"] = _joined(conf.get("spark.jars"), beside, ",")
@@ -138,7 +142,8 @@ def build_session(
         return _adopt(existing, job_name, master, conf or {}, state)
     said = " ".join((conf or {}).get(key, "") for key in _CLASS_PATHS)
     beside = jars.resolve(package for package in packages if jars.artifact(package) not in said)
-    settings = settings_for(job_name, master=master, conf=conf, state=state, beside=beside)
+    machine = heap.here(conf or {})
+    settings = settings_for(job_name, master=master, conf=conf, state=state, beside=beside, machine=machine)
     chosen = settings["spark.master"]
     _set_environment(chosen, settings.get("spark.pyspark.python"))
     if _misses_jar():
@@ -239,7 +244,7 @@ def _adopt(
     if running.get("spark.speculation", "false") != "false":
         raise InvalidOption(f"the Spark session has spark.speculation=true: {NEEDED['spark.speculation'][1]}")
     for key, value in {**conf, **state.conf, "spark.master": master or its_master}.items():
-        if not key.startswith((_HADOOP, "spark.sql.")) and running.get(key) != value:
+        if not key.startswith((_HADOOP, "spark.sql.")) and not _is_as_said(key, value, running):
             raise InvalidOption(f"{key}={value} cannot be set in a session that runs: set it where the session is made")
     for key, value in settings.items():
         said = key in PREFERRED and key not in conf and session.conf.get(key, None) is not None
@@ -256,6 +261,12 @@ def _adopt(
     if _on_this_machine(its_master) and shutil.which(context.pythonExec) != sys.executable:
         context.pythonExec = sys.executable
     return session
+
+
+def _is_as_said(key: str, value: str, running: Mapping[str, str]) -> bool:
+    """Whether a session runs with what is said. Spark puts options of its own before those of a user for a JVM."""
+    there = running.get(key)
+    return there == value or (key.endswith(_JVM_OPTIONS) and there is not None and there.endswith(f" {value}"))
 
 
 # -- Python workers --------------------------------------------------------------------------------------------------
@@ -466,10 +477,6 @@ def _misses_jar() -> bool:
     except Py4JError:
         return True
     return False
-
-
-def _in_one_process(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
 
 
 def _on_this_machine(master: str) -> bool:

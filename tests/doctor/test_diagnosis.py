@@ -405,7 +405,7 @@ def test_a_watermark_that_stands_for_a_good_reason_is_well(store: JobStore, case
 @pytest.mark.parametrize(("ratio", "verdict"), [(0.3, Severity.WARNING), (0.6, Severity.PROBLEM)])
 def test_garbage_collection_that_takes_the_time_is_named(store: JobStore, ratio: float, verdict: Severity) -> None:
     job = Sick(store)
-    job.described["configuration"]["spark_conf"]["spark.driver.memory"] = "512m"
+    job.described["configuration"]["memory"] = {"spark.driver.memory": "512m"}
     for _ in range(6):
         job.core.note("gc", ratio=ratio)
         job.go()

@@ -13,7 +13,8 @@ import pytest
 from headgate.doctor import limits as rules
 from headgate.doctor.finding import Severity
 from headgate.doctor.limits import Limits, heap_bytes
-from headgate.doctor.measuring import control_group, limits
+from headgate.doctor.measuring import limits
+from headgate.machine import control_group
 from services.server import find_program
 
 ROOT = Path(__file__).parents[2]

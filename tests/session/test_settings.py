@@ -8,6 +8,7 @@ import pytest
 from headgate import state_backend
 from headgate.errors import InvalidOption
 from headgate.needs import NEEDED
+from headgate.task import session
 from headgate.task.session import FETCH_AGAIN, FILE_SYSTEM, JAR, PLUGIN, PREFERRED, build_session, settings_for
 
 ROCKSDB = state_backend.rocksdb()
@@ -51,6 +52,18 @@ def test_what_the_state_backend_says_is_not_said_again(backend: state_backend.St
     for key in backend.conf:
         with pytest.raises(InvalidOption, match=rf"state_backend=headgate\.state_backend\.{backend.name}\("):
             settings_for("orders", conf={key.lower(): "other"}, state=backend)
+
+
+def test_options_of_a_running_jvm_are_found_behind_sparks_own() -> None:
+    running = {"spark.driver.extraJavaOptions": "-Dspark=1 -Dours=2", "spark.driver.memory": "12g"}
+    asked = [
+        ("spark.driver.extraJavaOptions", "-Dours=2"),
+        ("spark.driver.extraJavaOptions", "ours=2"),
+        ("spark.executor.extraJavaOptions", "-Dours=2"),
+        ("spark.driver.memory", "12g"),
+        ("spark.driver.memory", "2g"),
+    ]
+    assert [session._is_as_said(key, value, running) for key, value in asked] == [True, False, False, True, False]
 
 
 def test_rows_of_an_executor_that_died_are_asked_for_every_second_with_sparks_own_patience() -> None:
