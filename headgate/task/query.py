@@ -529,10 +529,11 @@ class Query:
     def _run_out(self, launched: Launched) -> int:
         """Wait until time has run out in the running query, which has its state at hand. How many batches that took.
 
-        An operator whose timers go by the clock always wants one batch more.
+        Spark may have been planning a batch when its watermark was moved: that one comes before those of the end. An
+        operator whose timers go by the clock always wants one batch more, which is refused after them.
         """
         directory = self.work.directory
-        self._last = Batch(layout.planned(directory) + self.work.stateful)
+        self._last = Batch(layout.planned(directory) + 1 + self.work.stateful)
         try:
             launched.query.processAllAvailable()
         except StreamingQueryException:  # What it died of is heard of by itself.

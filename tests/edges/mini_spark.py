@@ -37,6 +37,8 @@ class MiniSpark:
         """Events are dropped."""
         self.last_batches: int | None = 0
         """How many batches a running query plans once its watermark is after every event. None: one after the other."""
+        self.being_planned = 0
+        """How many batches with data are being planned when the watermark is moved: they come before those without."""
         self._listeners: list[Any] = []
         self._events: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
         self._open = threading.Event()
@@ -139,6 +141,7 @@ class MiniQuery:
         self._watermark_ms = 0
         self._last_batches = 0
         self._no_data = threading.Event()
+        self._asked = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -166,6 +169,7 @@ class MiniQuery:
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
         self._no_data.clear()
+        self._asked.set()
         while self.isActive and not self._no_data.wait(0.002):
             pass
         if self._error is not None:
@@ -200,13 +204,18 @@ class MiniQuery:
         number = done + 1
         if planned <= done:
             most = self._spark.last_batches
-            last = self._watermark_ms > 0 and (most is None or self._last_batches < most)
+            if surprise := self._watermark_ms > 0 and self._spark.being_planned > 0:
+                self._asked.wait(WAIT_S)
+                self._spark.being_planned -= 1
+                self._spark.available += 1
+            last = not surprise and self._watermark_ms > 0 and (most is None or self._last_batches < most)
             if number >= self._spark.available and not last:
                 return False
             line = self._spark.line
             at = number if number < self._spark.available else self._spark.available - 1
-            offsets(directory, number, line % at if "%d" in line else line, watermark_ms=self._watermark_ms)
-            self._last_batches += self._watermark_ms > 0
+            watermark_ms = 0 if surprise else self._watermark_ms
+            offsets(directory, number, line % at if "%d" in line else line, watermark_ms=watermark_ms)
+            self._last_batches += watermark_ms > 0
         if planned == NO_BATCH:
             metadata(directory)
         self._hook(SimpleNamespace(), number)
