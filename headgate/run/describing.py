@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import headgate
@@ -28,7 +29,7 @@ MAINTENANCE = "spark.sql.streaming.stateStore.maintenanceInterval"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TRACE_LINES_MAX = 200
 LINE_CHARACTERS_MAX = 500
-HEAPS = ("spark.driver.memory", "spark.executor.memory")
+HEAP_OPTION = "-Xmx"
 CHECKPOINTING = (
     *("interval_ms", "min_pause_ms", "timeout_ms", "max_concurrent_checkpoints", "tolerable_failed_checkpoints"),
     *("unaligned", "aligned_checkpoint_timeout_ms", "max_batches_ahead", "num_retained", "retain_on_cancellation"),
@@ -62,7 +63,7 @@ def describe(
             "restart_strategy": _strategy(settings),
             "spark_conf": {name: _shown(name, value) for name, value in {**job.spark_conf, **conf}.items()},
             "master": redact(str(spark.sparkContext.master)),
-            "memory": {each: spark.sparkContext.getConf().get(each, None) for each in HEAPS},
+            "memory": _memory(spark),
             "spark_ui": _address(spark.sparkContext.uiWebUrl),
             "cores": partitions.cores_of(spark),
             "state_backend": backend.name,
@@ -92,6 +93,17 @@ def trace_of(error: BaseException) -> str:
         half = TRACE_LINES_MAX // 2
         lines = [*lines[:half], f"... {len(lines) - 2 * half} lines are left out ...", *lines[-half:]]
     return redact("\n".join(lines))
+
+
+def _memory(spark: SparkSession) -> dict[str, str | None]:
+    """The heap that Spark's process was started with, and the one that executors are."""
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - what is set in a session need not be what its process got
+    arguments = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    said = [str(each) for each in arguments if str(each).startswith(HEAP_OPTION)]
+    return {
+        "spark.driver.memory": said[-1].removeprefix(HEAP_OPTION) if said else None,
+        "spark.executor.memory": spark.sparkContext.getConf().get("spark.executor.memory", None),
+    }
 
 
 def _has_changelog(conf: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ _OPTIONS = (COLLECTOR, "spark.driver.extraJavaOptions")
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
 _HEAP_VARIABLES = ("SPARK_DRIVER_MEMORY", "SPARK_MEM")
 _HEAP_SAID = re.compile(r"-Xmx|MaxHeapSize|MaxRAM|driver[-.]memory")
-_COLLECTOR_SAID = re.compile(r"GC\b|driver-java-options")
+_COLLECTOR_SAID = re.compile(r"GC|G1|driver-java-options")
 _LINE = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*$")
 
 

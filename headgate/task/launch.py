@@ -189,7 +189,7 @@ class Start:
 
 def started(settings: Mapping[str, str], make: Callable[[], SparkSession]) -> SparkSession:
     """What PySpark makes of the settings, in a process that is started first unless there is one."""
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001 - nothing else tells
+    if runs_already():
         return make()
     start = of(settings)
     _last[:] = [start]
@@ -197,6 +197,11 @@ def started(settings: Mapping[str, str], make: Callable[[], SparkSession]) -> Sp
         return make()
     with start.learning():
         return make()
+
+
+def runs_already() -> bool:
+    """Whether there is a process, from an earlier session or ``spark-submit``: it stays as it was started."""
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001 - nothing else tells
 
 
 def last() -> Start | None:

@@ -142,7 +142,7 @@ def build_session(
         return _adopt(existing, job_name, master, conf or {}, state)
     said = " ".join((conf or {}).get(key, "") for key in _CLASS_PATHS)
     beside = jars.resolve(package for package in packages if jars.artifact(package) not in said)
-    machine = heap.here(conf or {})
+    machine = {} if launch.runs_already() else heap.here(conf or {})
     settings = settings_for(job_name, master=master, conf=conf, state=state, beside=beside, machine=machine)
     chosen = settings["spark.master"]
     _set_environment(chosen, settings.get("spark.pyspark.python"))

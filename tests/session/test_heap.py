@@ -29,6 +29,8 @@ def test_a_quarter_of_the_memory_is_taken_and_four_gigabytes_at_most() -> None:
         ({}, {}, {"JAVA_TOOL_OPTIONS": "-Xmx2g"}, {COLLECTOR}),
         ({}, {}, {"SPARK_SUBMIT_OPTS": "-XX:+UseSerialGC"}, {HEAP}),
         ({"spark.driver.extraJavaOptions": "-XX:+UseZGC"}, {}, {}, {HEAP}),
+        ({"spark.driver.extraJavaOptions": "-XX:MaxGCPauseMillis=20"}, {}, {}, {HEAP}),
+        ({}, {}, {"JAVA_TOOL_OPTIONS": "-XX:G1HeapRegionSize=4m"}, {HEAP}),
         ({}, {COLLECTOR: "-Dname=value"}, {}, {HEAP}),
         ({}, {"spark.driver.extraJavaOptions": "-Dname=value"}, {}, {HEAP, COLLECTOR}),
         ({}, {}, {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -Da=b pyspark-shell"}, {HEAP}),
