@@ -158,7 +158,7 @@ class Generator(Source):
         return max(1, self.rows_per_second * interval_ms // 1000)
 
     def _counted_to(self, spark: SparkSession, end: int | None, batch: int) -> DataFrame:
-        """Count to the end, as far at a time as Spark is told: so many a batch, if it is told nothing."""
+        """Count to the end, as far at a time as Spark is told, or by the size of a batch if it is told nothing."""
         options = {"start_rows": batch, "partitions": self.partitions} | ({} if end is None else {"end": end})
         return spark.readStream.format(COUNTING).options(**options).load()
 
