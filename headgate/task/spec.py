@@ -41,7 +41,7 @@ class QuerySpec:
     stateful: int
     """How many stateful operators there are."""
     resize: Callable[[StreamingQuery, Batch, float], None] = lambda *_: None
-    """In the hook of a batch that took this many milliseconds to write: let the next one have the size wanted by now."""
+    """In the hook of a batch that took this many ms to write: let the next one have the size wanted by now."""
     still: Callable[[StreamingQuery], bool] = lambda _: False
     """Once the sources have ended: let the running query find nothing more, and not wait for any. Whether that holds.
     """
