@@ -55,7 +55,7 @@ class KafkaToKafka(Case):
         """Everyone, and what it takes to read and write as many records with librdkafka alone."""
         tuned = {"rows_per_batch": self.size["rows_per_batch"]}
         flinks = {**FLINK_ANYWAY, "state.backend.type": "rocksdb"}
-        # What Headgate sets by itself. Spark's documentation has none of it.
+        # With what Headgate sets by itself.
         spark = {"conf": {**HEADGATE_TUNED, **SPARK_STATE, **COLLECTOR}, "client": FETCHING, **tuned}
         return [
             Contender("Headgate, defaults", "headgate", {"conf": {}}),
